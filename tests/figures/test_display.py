@@ -1,0 +1,163 @@
+"""What ``figures.show`` puts on a page."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from gpt2lib import figures
+
+ids_of = re.compile(r'\bid="([^"]+)"')
+references_of = re.compile(r'(?:href="#|url\(#)([^")]+)')
+
+
+@pytest.fixture(autouse=True)
+def book_style():
+    with mpl.rc_context():
+        figures.use_style()
+        yield
+        plt.close("all")
+
+
+def lines():
+    fig, ax = plt.subplots()
+    for row in np.arange(10.0).reshape(5, 2):
+        ax.plot(row)
+    ax.set_title("a <title> & more")
+    return fig
+
+
+def heat(size=8):
+    fig, ax = plt.subplots()
+    ax.imshow(np.linspace(0, 1, size * size).reshape(size, size))
+    return fig
+
+
+def svg_root(fig):
+    return ET.fromstring(figures.to_svg(fig, alt="x", prefix="p"))
+
+
+def test_every_palette_colour_becomes_a_variable():
+    svg = figures.to_svg(lines(), alt="x")
+    for name in (*figures.SERIES, "ink", "muted", "grid", "paper"):
+        assert f"var(--g2-{name}, {figures.PALETTE[name]})" in svg
+    body = svg[svg.index("</style>") :]
+    assert not re.findall(r"(?:fill|stroke): #", body)
+
+
+def test_svg_is_well_formed_and_has_a_name():
+    root = svg_root(lines())
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == "x"
+    assert "viewBox" in root.attrib
+
+
+def test_the_same_figure_gives_the_same_bytes():
+    first, second = (figures.to_svg(lines(), alt="x", prefix="p") for _ in range(2))
+    assert first == second
+
+
+def test_ids_do_not_clash_and_references_resolve():
+    fig_a, fig_b, fig_c = lines(), lines(), heat()
+    pages = [figures.to_svg(f, alt="x") for f in (fig_a, fig_b, fig_c)]
+    ids = [ids_of.findall(svg) for svg in pages]
+    for svg, own in zip(pages, ids, strict=True):
+        assert len(set(own)) == len(own)
+        assert set(references_of.findall(svg)) <= set(own)
+    assert not set(ids[0]) & set(ids[1])
+
+
+def test_no_rule_reaches_outside_the_figure():
+    svg = figures.to_svg(lines(), alt="x", prefix="p")
+    (css,) = re.findall(r"<style[^>]*>(.*?)</style>", svg, flags=re.S)
+    for rule in filter(None, css.split("}")):
+        assert all("#p" in selector for selector in rule.split("{")[0].split(","))
+
+
+def test_an_attention_map_is_one_small_picture_and_its_dark_twin():
+    svg = figures.to_svg(heat(64), alt="x")
+    assert svg.count('class="g2-light"') == svg.count('class="g2-dark"') == 1
+    assert len(svg) < 40_000
+
+
+def test_the_dark_twin_has_the_dark_colours():
+    import base64
+    import io
+
+    from PIL import Image
+
+    svg = figures.to_svg(heat(), alt="x")
+    tags = {re.search('class="([^"]+)"', t)[1]: t for t in re.findall("<image .*?/>", svg, re.S)}
+    corner = {}
+    for name, tag in tags.items():
+        data = base64.b64decode(re.search('base64,([^"]+)"', tag)[1])
+        pixels = np.array(Image.open(io.BytesIO(data)).convert("RGBA"))
+        assert pixels.shape[:2] == (8, 8)
+        corner[name] = {f"#{bytes(pixels[i, i, :3]).hex()}" for i in (0, 7)}
+    ends = [figures.VARIABLES[f"--g2-s{level}"] for level in (0, 64)]
+    assert corner == {"g2-light": {e[0] for e in ends}, "g2-dark": {e[1] for e in ends}}
+
+
+def test_a_picture_in_other_colours_has_no_twin():
+    fig, ax = plt.subplots()
+    ax.imshow(np.random.default_rng(0).random((8, 8, 3)))
+    svg = figures.to_svg(fig, alt="x")
+    assert "g2-photo" in svg
+    assert 'class="g2-dark"' not in svg
+
+
+def test_big_artists_are_rasterized_small_ones_are_not():
+    rng = np.random.default_rng(0)
+    sizes = {}
+    for count in (500, 20_000):
+        fig, ax = plt.subplots()
+        ax.scatter(*rng.normal(size=(2, count)), color=figures.PALETTE["blue"])
+        svg = figures.to_svg(fig, alt="x")
+        sizes[count] = ("<image" in svg, len(svg))
+    assert sizes[500][0] is False
+    assert sizes[20_000][0] is True
+    assert sizes[20_000][1] < 500_000
+
+
+def test_text_is_text_and_formulas_are_shapes():
+    fig, ax = plt.subplots()
+    ax.set_title("plain words")
+    ax.set_xlabel(r"$\sqrt{h_s}$")
+    svg = figures.to_svg(fig, alt="x")
+    assert "plain words</text>" in svg
+    assert "DejaVu" not in svg
+    assert "STIX" not in svg
+
+
+@pytest.mark.parametrize("alt", ["", "  \n", None])
+def test_alt_is_mandatory(alt):
+    with pytest.raises(ValueError, match="alt"):
+        figures.show(lines(), alt=alt)
+
+
+def test_show_displays_once_and_closes(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    fig = lines()
+    figures.show(fig, alt='a "quoted" <alt>', caption="Loss of `gpt2`, *falling*, $x<y$.")
+    assert not plt.fignum_exists(fig.number)
+    (picture,) = shown
+    bundle = picture._repr_mimebundle_()
+    assert bundle["text/plain"] == 'a "quoted" <alt>'
+    markup = bundle["text/html"]
+    assert 'aria-label="a &quot;quoted&quot; &lt;alt&gt;"' in markup
+    assert "<code>gpt2</code>, <em>falling</em>" in markup
+    assert r"\(x&lt;y\)" in markup
+
+
+def test_the_figure_is_closed_when_drawing_fails(monkeypatch):
+    fig = lines()
+    monkeypatch.setattr(fig, "savefig", lambda *a, **k: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        figures.picture(fig, alt="x")
+    assert not plt.fignum_exists(fig.number)

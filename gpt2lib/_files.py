@@ -33,7 +33,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(
-        prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent or Path(".")
+        prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent
     )
     os.close(handle)
     temporary = Path(name)

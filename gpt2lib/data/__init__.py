@@ -1,0 +1,1 @@
+"""Corpora, token streams, shards and batches."""

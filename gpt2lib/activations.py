@@ -31,9 +31,8 @@ class Activations:
         L, C, NH = config.layers, config.channels, config.heads
         B, T = batch, seq
         self.shape = (B, T)
-        self.x = np.empty(
-            (L + 1, B, T, C), dtype
-        )  # the residual stream before each block, after all
+        # The residual stream before each block, and after the last.
+        self.x = np.empty((L + 1, B, T, C), dtype)
         self.ln_1 = np.empty((L, B, T, C), dtype)
         self.ln_1_mean = np.empty((L, B, T), dtype)
         self.ln_1_rstd = np.empty((L, B, T), dtype)

@@ -83,10 +83,13 @@ class GPT2Config:
                 raise ValueError(f"{field.name} must be at least 1, got {value!r}.")
             object.__setattr__(self, field.name, number)  # NumPy integers become plain ints
         if self.channels % self.heads:
-            divisors = ", ".join(str(d) for d in divisors_of(self.channels))
+            hint = ""
+            if self.channels < 1 << 20:  # a number from a damaged file may be astronomical
+                divisors = ", ".join(str(d) for d in divisors_of(self.channels))
+                hint = f" (the divisors of {self.channels} are {divisors})"
             raise ValueError(
-                f"{self.heads} heads cannot share {self.channels} channels equally: channels must "
-                f"be a multiple of heads (the divisors of {self.channels} are {divisors})."
+                f"{self.heads} heads cannot share {self.channels} channels equally: "
+                f"channels must be a multiple of heads{hint}."
             )
 
     @classmethod

@@ -176,6 +176,10 @@ class GPT2:
             The mean over the targets that count; 0.0 when none does.
         """
         batch = self._batch(check_ids(ids, self.config.vocab_size))
+        if np.shape(targets) != np.shape(ids):  # (T, B) would pass for (B, T) once it is flat
+            raise ValueError(
+                f"targets {np.shape(targets)} must have the ids' shape {np.shape(ids)}."
+            )
         y = check_targets(targets, self.config.vocab_size, ignore_index, batch.size)
         mask = self._mask(head_mask, ablation, head_means)
         self._forward(batch, mask)

@@ -25,7 +25,13 @@ def rows(x: Array) -> Array:
 
 
 def buffer(out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return ``out`` after checking that it fits, or a new array where none is given."""
+    """Return ``out`` after checking that it fits, or a new array where none is given.
+
+    Raises
+    ------
+    ValueError
+        For another shape, another type, or a buffer that is not C-contiguous (see :func:`rows`).
+    """
     if out is None:
         return np.empty(shape, dtype)
     if out.shape != shape or out.dtype != dtype:
@@ -33,6 +39,8 @@ def buffer(out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
             f"the buffer for the result has shape {out.shape} and type {out.dtype}; "
             f"needed: {shape}, {np.dtype(dtype)}."
         )
+    if not out.flags.c_contiguous:
+        raise ValueError(f"the buffer of shape {out.shape} for the result is not C-contiguous.")
     return out
 
 

@@ -62,10 +62,11 @@ def adamw_update(
         raise ValueError(f"AdamW counts its steps from 1, got {step}.")
     rate = learning_rate / (1 - beta1**step)  # the bias corrections, once for all numbers
     root = 1 / math.sqrt(1 - beta2**step)
+    scale = float(gradient_scale)  # a NumPy scalar would turn float32 gradients into float64
     for lo in range(0, parameters.size, _BLOCK):
         block = slice(lo, lo + _BLOCK)
         p, mm, vv = parameters[block], m[block], v[block]  # views
-        g = gradients[block] * gradient_scale
+        g = gradients[block] * scale
         mm *= beta1
         mm += (1 - beta1) * g
         vv *= beta2

@@ -71,6 +71,8 @@ def attention_forward(
     B, T, C3 = qkv.shape
     out = buffer(out, (B, T, C3 // 3), qkv.dtype)
     lse = buffer(lse, (B, n_head, T), qkv.dtype)
+    if probabilities is not None:
+        buffer(probabilities, (B, n_head, T, T), qkv.dtype)
     q, k, v = split_heads(qkv, 3, n_head)  # each (B, NH, T, hs)
     (z,) = split_heads(out, 1, n_head)  # (B, NH, T, hs), a view of out
     future = _future(T)

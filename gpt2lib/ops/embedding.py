@@ -82,9 +82,11 @@ def embedding_backward(
         ``dwte`` and ``dwpe``.
     """
     flat = check_ids(ids, dwte.shape[0]).reshape(-1)  # (N,)
-    T = dout.shape[-2]
+    T, C = dout.shape[-2:]
+    buffer(dwte, (len(dwte), C), dout.dtype)
+    buffer(dwpe, (len(dwpe), C), dout.dtype)
     # undoes: out += wpe[position : position + T]
-    dwpe[position : position + T] += dout.reshape(-1, T, dout.shape[-1]).sum(axis=0)
+    dwpe[position : position + T] += dout.reshape(-1, T, C).sum(axis=0)
     # undoes: np.take(wte, ids)
     order = np.argsort(flat, kind="stable")  # equal ids side by side, in order of position
     values, first = np.unique(flat[order], return_index=True)

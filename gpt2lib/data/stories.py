@@ -49,7 +49,7 @@ _SOUNDS = {
     "bee": "Buzz",
     "owl": "Hoot",
     "lion": "Roar",
-    "snake": "Hiss",
+    "goat": "Maa",
 }
 
 _CHORES = {  # what a parent asks for, and that it was done
@@ -112,9 +112,8 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
     },
     "PLOT": [
         # Something is lost, and an animal finds it.
-        "{HAD} {ONE_DAY} {HERO} {LOST} the {object} {WHERE}. {WHO} {SEARCHED} and {FELT}. "
-        '{THEN} a {ANIMAL} came with it. "{sound}{BANG}" {SAID} the {animal}. {WHO} {HUGGED} it. '
-        "{END_ANIMAL}",
+        "{HAD} {ONE_DAY} {HERO} {LOST} the {object} {WHERE}. {WHO} {FELT}. {THEN} a {ANIMAL} came "
+        'with it. "{sound}{BANG}" {SAID} the {animal}. {END_ANIMAL}',
         # Something is found, and it belongs to somebody.
         "{ONE_DAY} {HERO} found a {size} {colour} {object} {WHERE}. {WONDER} {THEN} {he} met "
         '{friend}, who {FELT}. "I lost my {object}{BANG}" {SAID} {friend}. {WHO} {GAVE} '
@@ -137,7 +136,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         '"{sound}{BANG}" {SAID} the {animal}. It {FELT}. {WHO} {HUGGED} it. {END_ANIMAL}',
         # Something hard is learnt.
         "{ONE_DAY} {HERO} saw {friend} {hobby} {AT} the {place}. {WHO} wanted to {hobby} too, but "
-        '{he} {FAILED} and {FELT}. "{ENCOURAGED}{BANG}" {SAID} {friend}. So {name} tried {TRIED}. '
+        '{he} {FAILED}. "{ENCOURAGED}{BANG}" {SAID} {friend}. So {name} tried {TRIED}. '
         "{THEN} {he} could {hobby}! {END_LEARNT}",
     ],
     # Small words that many plots share.
@@ -159,7 +158,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "near the {place}",
         "by the {place}",
         "on the way home",
-        "on the way to the {place}",
+        "on a rock",
         "by a tree",
         "in the mud",
     ],
@@ -174,20 +173,9 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "{name} made a {size} {object}.",
         "{He} took a {size} {object} to bed.",
         "{friend} gave {him} a {colour} {object}.",
-        "{He} got a {size} {object} from {his} {parent}.",
+        "{He} won a {size} {object}.",
     ],
-    "LOST": ["lost", "left", "forgot"],
-    "SEARCHED": [
-        "looked all day",
-        "looked in every bag",
-        "asked {his} {parent}",
-        "asked {friend}",
-        "sat on a rock",
-        "ran home",
-        "cried and cried",
-        "called for help",
-        "looked near the {place}",
-    ],
+    "LOST": ["lost", "left", "hid"],
     "WONDER": [
         '"So nice{BANG}" {TAG}.',
         "It was like new.",
@@ -300,7 +288,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "was not mad.",
         'said, "Thank you, {name}."',
         'said, "I love you."',
-        'said, "It is only a {object}."',
+        'said, "It was old."',
         "was so happy.",
         "felt happy.",
     ],
@@ -340,7 +328,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "I fell too",
         "Look at me",
         "Do not cry",
-        "Let us go to the {place}",
+        "Come to the {place}",
         "It is not so bad",
         "Come with me",
     ],
@@ -370,7 +358,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "{friend} hugged {name}.",
         '"Thank you, {name}{BANG}" {SAID} {friend}.',
         "{name} and {friend} ate {FOOD}.",
-        "They went to {hobby} at the {place}.",
+        "They went home to {hobby}.",
         "{friend} was happy, and so was {name}.",
         "{friend} gave {name} some {FOOD}.",
     ],
@@ -391,8 +379,8 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "They ate {FOOD}.",
         "{WHO} gave {his} {parent} a new {object}.",
         "{WHO} hugged {his} {parent}.",
-        "They went to {hobby} at the {place}.",
-        "They got a new {object} at the shop.",
+        "They went to {hobby} all day.",
+        "They got a new {object}.",
     ],
     "END_LEARNT": [
         "{WHO} was so happy.",
@@ -400,7 +388,7 @@ RULES: dict[str, Sequence[str] | Mapping[str, float]] = {
         "{name} and {friend} ate {FOOD}.",
         "They {hobby} all day now.",
         "{WHO} ran home to tell {his} {parent}.",
-        "{WHO} helped a {ANIMAL} to {hobby}.",
+        "{WHO} helped {his} {parent} to {hobby}.",
         '"Thank you, {friend}{BANG}" {TAG}.',
         "{friend} hugged {name}.",
     ],

@@ -23,10 +23,10 @@ def check_shift(difference: Any) -> bool:
     )
 
 
-def check_temperature(function: Callable[[np.ndarray, float], np.ndarray] | None) -> bool:
+def check_temperature(function: Callable[..., Any] | None) -> bool:
     """Check a softmax with a temperature."""
     x = np.array([[1.0, 2.0, 4.0]])
-    got = function(x, 2.0) if callable(function) else function
+    got: Any = function(x, 2.0) if callable(function) else function
     if not answered(got):
         return False
     want = np.exp(x / 2.0) / np.exp(x / 2.0).sum(axis=-1, keepdims=True)

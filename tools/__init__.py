@@ -1,0 +1,1 @@
+"""What maintains the project: the form of its notebooks, the picture in its README."""

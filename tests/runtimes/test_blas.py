@@ -1,0 +1,92 @@
+"""BLAS on one thread inside, and as the user had it outside."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import scipy.linalg.blas  # noqa: F401  (the second BLAS of the process)
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from gpt2lib.runtimes import blas, blas_single_thread
+
+
+def settings():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    np.ones(2) @ np.ones(2)
+    with threadpool_limits(2, user_api="blas"):
+        if not any(n == 2 for n in settings()):
+            pytest.skip("BLAS has no threads here")
+        yield
+        assert all(n == 2 for n in settings())
+
+
+def test_limits_inside_and_restores_outside():
+    with blas_single_thread():
+        assert set(settings()) == {1}
+        with blas_single_thread():
+            assert set(settings()) == {1}
+        assert set(settings()) == {1}
+    assert set(settings()) == {2}
+
+
+def test_restores_after_an_error():
+    with pytest.raises(ZeroDivisionError), blas_single_thread():
+        1 / 0  # noqa: B018
+    assert set(settings()) == {2}
+
+
+def test_two_threads_that_overlap_leave_the_users_setting():
+    """A enters, B enters, A leaves, B leaves: B must not put A's limit back as the user's wish."""
+    inside_b, left_a = threading.Event(), threading.Event()
+    seen = []
+
+    def b():
+        with blas_single_thread():
+            inside_b.set()
+            left_a.wait(10)
+            seen.append(set(settings()))
+
+    with blas_single_thread():
+        other = threading.Thread(target=b)
+        other.start()
+        assert inside_b.wait(10)
+    left_a.set()
+    other.join()
+    assert seen == [{1}]
+    assert set(settings()) == {2}
+
+
+def test_libraries_are_looked_for_only_when_modules_have_come(monkeypatch):
+    with blas_single_thread():
+        pass
+    scans = []
+    scan = blas._SingleThread._scan
+    monkeypatch.setattr(blas._SingleThread, "_scan", lambda self: (scans.append(1), scan(self)))
+    for _ in range(5):
+        with blas_single_thread():
+            pass
+    assert scans == []
+    monkeypatch.setitem(__import__("sys").modules, "a_module_that_is_new", None)
+    with blas_single_thread():
+        pass
+    assert scans == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_inside_has_the_users_setting():
+    with blas_single_thread():
+        child = os.fork()
+        if child == 0:
+            ok = False
+            try:
+                ok = set(settings()) == {2} and blas._guard._inside == 0
+            finally:
+                os._exit(0 if ok else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

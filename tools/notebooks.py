@@ -69,7 +69,7 @@ def problems(path: Path) -> list[str]:
     for number, cell in enumerate(load(path)["cells"]):
         if cell["cell_type"] == "code" and len(lines(cell)) > MAX_LINES:
             found.append(f"cell {number} has {len(lines(cell))} lines, more than {MAX_LINES}")
-    return [f"{path.relative_to(ROOT).as_posix()}: {problem}" for problem in found]
+    return [f"{path.name}: {problem}" for problem in found]
 
 
 def main(arguments: list[str]) -> int:

@@ -47,6 +47,25 @@ def digest(root: Path) -> str:
     return state.hexdigest()[:16]
 
 
+def sources(root: Path) -> str:
+    """Return a digest of the book's own files; with :func:`digest` it tells a stale build."""
+    state = hashlib.sha256()
+    for folder, pattern in ((".", "_*.yml"), ("book", "**/*"), ("chapters", "*.ipynb")):
+        for path in sorted((root / folder).glob(pattern)):
+            if path.is_file() and not IGNORED & {path.suffix, *path.parts}:
+                state.update(path.relative_to(root).as_posix().encode())
+                state.update(hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()[:16]
+
+
+def _stamp(app: Sphinx, error: Exception | None) -> None:
+    """Leave a note of what the pages were built from, for the tests that read them."""
+    if error is None:
+        root = Path(app.srcdir)
+        note = f"{digest(root)} {sources(root)}\n"
+        (Path(app.outdir).parent / "built-from.txt").write_text(note, encoding="utf-8")
+
+
 def _key_outputs(app: Sphinx, config: Any) -> None:
     root = Path(app.srcdir)
     config.gpt2book_digest = digest(root)
@@ -114,4 +133,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", _same_origin, priority=900)
     app.connect("build-finished", _copy_mathjax)
     app.connect("build-finished", _report, priority=900)
+    app.connect("build-finished", _stamp, priority=950)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -259,10 +259,7 @@ BREAKS = {
     "no question": ("{div} g2-question", "{note}"),
     "a solution in the open": (":class: dropdown", ""),
     "a solution without an end": ("{solution-end}", "{note}"),
-    "a solution that is not hidden in the notebook": (
-        "source_hidden: true",
-        "source_hidden: false",
-    ),
+    "a solution that is not hidden in the notebook": ("source_hidden", "source_shown"),
     "no checker": ("ch00.check_entropy(nats);", "pass"),
     "no alt text": ("alt=", "title="),
     "a bare plt.show": ("figures.show(", "plt.show("),

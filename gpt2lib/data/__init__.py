@@ -18,7 +18,7 @@ from gpt2lib.data.corpus import CORPORA, Corpus, load_corpus
 from gpt2lib.data.dataset import Dataset, TokenStream, tokenize, tokenize_to_shards
 from gpt2lib.data.grammar import Grammar, Story
 from gpt2lib.data.shards import read_shard, write_shard
-from gpt2lib.data.stories import STORIES, stories
+from gpt2lib.data.stories import STORIES
 from gpt2lib.data.text import read_documents, repair_mojibake
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "read_documents",
     "read_shard",
     "repair_mojibake",
-    "stories",
     "tokenize",
     "tokenize_to_shards",
     "validation_rows",

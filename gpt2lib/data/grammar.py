@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
@@ -121,6 +122,7 @@ class Grammar:
         self._rules = {name: _read_rule(name, rule) for name, rule in rules.items()}
         # slot -> (slot it depends on or None, {that slot's word or None: choices})
         self._slots = {name: _read_slot(name, words) for name in words}
+        self._mentions: dict[str, frozenset[str]] = {}
         self._entropy = self._walk_entropy()  # visits every rule: a wrong name shows here
 
     def choices(self, name: str, memory: Mapping[str, str]) -> Choices:
@@ -198,28 +200,60 @@ class Grammar:
         return self._entropy
 
     def _walk_entropy(self) -> float:
-        @cache
-        def entropy(parts: Parts, drawn: frozenset[str]) -> float:
-            """Nats still to come, once the slots ``drawn`` are known."""
-            if not parts:
-                return 0.0
-            part, rest = parts[0], parts[1:]
-            if isinstance(part, str) or part.name in drawn:
-                return entropy(rest, drawn)
-            if part.name in self._slots:
-                by, table = self._slots[part.name]
-                if by and by not in drawn:
-                    raise ValueError(f"slot {{{part.name}}} is mentioned before {{{by}}}")
-                size = len(next(iter(table.values())).options)
-                return math.log(size) + entropy(rest, drawn | {part.name})
-            if part.name not in self._rules:
-                raise ValueError(f"{{{part.name}}} is neither a rule nor a slot of the grammar")
-            return sum(
-                math.exp(logp) * (entropy(option + rest, drawn) - logp)
-                for option, logp in self._rules[part.name].options
-            )
+        # What a symbol costs depends on which slots are known by then, and leaves more of them
+        # known: (nats, {newly known slots: probability}). Going through a sequence of parts
+        # therefore carries along a distribution over sets of slots.
+        Outcome = tuple[float, dict[frozenset[str], float]]
+        nothing: frozenset[str] = frozenset()
 
-        return entropy((self.start,), frozenset())
+        @cache
+        def symbol(name: str, known: frozenset[str]) -> Outcome:
+            if name in known:
+                return 0.0, {nothing: 1.0}
+            if name in self._slots:
+                by, table = self._slots[name]
+                if by and by not in known:
+                    raise ValueError(f"slot {{{name}}} is mentioned before {{{by}}}")
+                size = len(next(iter(table.values())).options)
+                return math.log(size), {frozenset([name]): 1.0}
+            if name not in self._rules:
+                raise ValueError(f"{{{name}}} is neither a rule nor a slot of the grammar")
+            nats = 0.0
+            added: dict[frozenset[str], float] = defaultdict(float)
+            for parts, logp in self._rules[name].options:
+                p = math.exp(logp)
+                inner, outcomes = sequence(parts, known)
+                nats += p * (inner - logp)
+                for new, q in outcomes.items():
+                    added[new] += p * q
+            return nats, added
+
+        def sequence(parts: Parts, known: frozenset[str]) -> Outcome:
+            nats, after = 0.0, {nothing: 1.0}
+            for name in (part.name for part in parts if isinstance(part, Symbol)):
+                then: dict[frozenset[str], float] = defaultdict(float)
+                for so_far, p in after.items():
+                    cost, outcomes = symbol(name, (known | so_far) & self._mentioned(name))
+                    nats += p * cost
+                    for new, q in outcomes.items():
+                        then[so_far | new] += p * q
+                after = then
+            return nats, after
+
+        return symbol(self.start.name, nothing)[0]
+
+    def _mentioned(self, name: str) -> frozenset[str]:
+        """Return the slots that a symbol may mention, and those that they depend on."""
+        if name not in self._mentions:
+            mentioned = {name}
+            if name in self._slots and (by := self._slots[name][0]):
+                mentioned.add(by)
+            for option in self._rules[name].options if name in self._rules else ():
+                for part in option.parts:
+                    if isinstance(part, Symbol):
+                        mentioned |= self._mentioned(part.name)
+            self._mentions[name] = frozenset(mentioned)
+        return self._mentions[name]
 
 
 def _word(parts: Parts) -> str:

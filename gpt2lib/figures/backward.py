@@ -95,28 +95,23 @@ def v_curve(epsilons: Array, errors: Mapping[str, Array]) -> Figure:
     return fig
 
 
-def gradient_sizes(sizes: Mapping[str, Array]) -> Figure:
-    """Draw how large the gradient of each block's input is, relative to the last's.
+def directions(cosines: Mapping[str, Array]) -> Figure:
+    """Draw how well the gradient of each block's input agrees with the last block's.
 
     Parameters
     ----------
-    sizes
-        Label to (L + 1,) root mean squares, from the embedding to the last block's output.
+    cosines
+        Label to (L + 1,) cosines, from the embedding to the last block's output.
     """
     fig, ax = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
-    for (label, size), name, marker in zip(
-        sizes.items(), ("blue", "orange"), ("o", "s"), strict=True
+    for (label, cosine), name, marker in zip(
+        cosines.items(), ("blue", "orange"), ("o", "s"), strict=True
     ):
-        ax.semilogy(np.arange(len(size)), size / size[-1], marker=marker, color=PALETTE[name])
-        ax.annotate(
-            label,
-            (0, size[0] / size[-1]),
-            xytext=(8, 8),
-            textcoords="offset points",
-            color=PALETTE[name],
-        )
-    ax.set(xlabel="after block (0: the embedding)", ylabel="gradient, relative to the last")
-    ax.margins(y=0.2)
+        ax.plot(np.arange(len(cosine)), cosine, marker=marker, color=PALETTE[name], label=label)
+    ax.axhline(0, color=PALETTE["ink"], linewidth=0.8)
+    ax.set(xlabel="after block (0: the embedding)", ylabel="cosine with the last gradient")
+    ax.set_ylim(-0.2, 1.08)
+    ax.legend(loc="center left")
     return fig
 
 

@@ -1,0 +1,121 @@
+"""The command line: ``gpt2lib COMMAND …``.
+
+Whatever goes wrong that a person can put right ends as one line on stderr and exit status 2, with
+no traceback; Ctrl-C ends with 130; a closed pipe (``| head``) ends quietly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("train", "generate", "check", "info", "tokenize", "run")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Parameters
+    ----------
+    argv
+        The arguments, without the program's name; by default those of the process.
+
+    Returns
+    -------
+    int
+        0 when all went well, 1 when a check failed, 2 for bad input, 130 after Ctrl-C.
+    """
+    _never_fail_to_print()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(arguments)
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.print_help()
+        return 2
+    try:
+        status = args.module.run(args) or 0
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt as interrupt:
+        return _say(args.command, str(interrupt) or "interrupted.", 130)
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except (ValueError, OSError) as error:
+        return _say(args.command, _one_line(error), 2)
+    except MemoryError:
+        return _say(args.command, "not enough memory: try a smaller --preset, --batch or --seq.", 2)
+    except ImportError as error:
+        return _say(args.command, f"{_one_line(error)} (pip install -r requirements.txt)", 2)
+
+
+def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all commands.
+
+    Parameters
+    ----------
+    arguments
+        What will be parsed. Only the command named in it gets its options: the others' modules
+        need not be imported for that.
+    """
+    from gpt2lib import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="gpt2lib",
+        description="GPT-2 in Python: train it, let it tell stories, check its gradients.",
+        epilog="gpt2lib COMMAND --help says more.",
+    )
+    parser.add_argument("--version", action="version", version=f"gpt2lib {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name in available_commands():
+        module = importlib.import_module(f"gpt2lib.commands.{name}")
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(module=module)
+        if name in arguments:
+            module.add_arguments(command)
+    return parser
+
+
+def available_commands() -> list[str]:
+    """Return the names of the commands, in the order in which the help lists them."""
+    return [n for n in COMMANDS if importlib.util.find_spec(f"gpt2lib.commands.{n}") is not None]
+
+
+def _say(command: str, message: str, status: int) -> int:
+    """Print one line on stderr and return the exit status."""
+    with contextlib.suppress(OSError):
+        print(f"gpt2lib {command}: {message}", file=sys.stderr)
+    return status
+
+
+def _one_line(error: BaseException) -> str:
+    """Return an error's message on one line; an OSError as "reason: file"."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename is not None else ""
+        return f"{error.strerror}{where}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _never_fail_to_print() -> None:
+    """Let a terminal that cannot show a character show a stand-in instead of raising."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush finds no closed pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())

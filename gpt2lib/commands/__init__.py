@@ -1,0 +1,1 @@
+"""The commands of ``gpt2lib``, one module each; see :mod:`gpt2lib.cli`."""

@@ -47,8 +47,8 @@ __all__ = [
 _RUNTIMES = {
     "sequential": ("gpt2lib.runtimes.sequential", "Sequential"),
     "threads": ("gpt2lib.runtimes.threads", "Threads"),
-    # "openmp": ("gpt2lib.runtimes.numba_layers", "OpenMP"),
-    # "tbb": ("gpt2lib.runtimes.numba_layers", "TBB"),
+    "openmp": ("gpt2lib.runtimes.numba_layers", "OpenMP"),
+    "tbb": ("gpt2lib.runtimes.numba_layers", "TBB"),
     # "nosv": ("gpt2lib.runtimes.nosv", "NOSV"),
 }
 NAMES = tuple(_RUNTIMES)

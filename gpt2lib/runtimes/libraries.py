@@ -94,6 +94,11 @@ def version_of_file(path: str) -> str:
         found = re.search(mark, content)
         if found:
             return re.sub(r"\s+", " ", found.group().decode("ascii", "replace")).strip()
+    # A stripped GNU OpenMP says no more than which generation of its functions it has.
+    symbols = re.findall(rb"\0GOMP_(\d+)\.(\d+)(?:\.(\d+))?(?=\0)", content)
+    if symbols:
+        newest = max(tuple(int(part or 0) for part in symbol) for symbol in symbols)
+        return "GNU OpenMP, functions up to GOMP_" + ".".join(str(part) for part in newest)
     return ""
 
 

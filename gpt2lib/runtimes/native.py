@@ -30,7 +30,7 @@ import sys
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import njit, prange, types
 from numba.extending import intrinsic
 
 LINUX = sys.platform.startswith("linux")
@@ -191,6 +191,26 @@ def futex(typingctx: Any, address: Any, operation: Any, value: Any) -> Any:
         nothing = ir.Constant(_I64, 0)
         arguments = [ir.Constant(_I64, number), *values, nothing, nothing, nothing]
         return builder.call(syscall, arguments)
+
+    return signature, codegen
+
+
+@intrinsic
+def layer_threads(typingctx: Any, threads: Any) -> Any:
+    """Set how many threads this thread's parallel loops use; return how many it was before.
+
+    ``numba.set_num_threads`` does the same, but code that calls it cannot be cached on disk.
+    """
+    signature = types.int64(types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        module = builder.module
+        # A C int; Numba's own loops declare it as int64, and so must whoever shares their module.
+        get = _declare(module, ir.FunctionType(_I64, []), "get_num_threads")
+        put = _declare(module, ir.FunctionType(ir.VoidType(), [_I32]), "set_num_threads")
+        before = builder.trunc(builder.call(get, []), _I32)
+        builder.call(put, [builder.trunc(values[0], _I32)])
+        return builder.sext(before, _I64)
 
     return signature, codegen
 
@@ -420,3 +440,26 @@ def send_home(control):
     store(control + STOP, 1)
     fetch_add(control + EPOCH, 1)
     futex_wake(control + EPOCH, 1 << 30)
+
+
+# --------------------------------------------------------------------------------------------
+# Numba's own parallel loop, on OpenMP or TBB
+# --------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True, cache=True, error_model="numpy", parallel=True)
+def run_on_layer(function, arguments, chunks, trace, region, threads, claim):
+    """Run a region as a parallel loop over threads, each of which claims chunks till none is left.
+
+    ``claim`` is the address of an int64 that holds the next chunk, like the counter behind OpenMP's
+    ``schedule(dynamic, 1)``. Should the layer give two turns of the loop to one thread, the second
+    finds nothing left.
+    """
+    before = layer_threads(threads)  # the user's own prange loops shall find their number again
+    store(claim, 0)
+    for thread in prange(threads):
+        chunk = fetch_add(claim, 1)
+        while chunk < chunks:
+            run_chunk(function, chunk, arguments, trace, region, thread)
+            chunk = fetch_add(claim, 1)
+    layer_threads(before)

@@ -30,7 +30,7 @@ class Batches:
     batch, seq
         B and T.
     rng
-        A seed, or a generator from which one is drawn.
+        A seed, or a generator from which one is drawn; None: another order in every run.
     aligned
         Rows start at document starts instead: a row is T + 1 tokens from the end-of-text id that
         opens a document. A document near the end, with fewer tokens after its start, is not used.
@@ -56,7 +56,7 @@ class Batches:
         batch: int,
         seq: int,
         *,
-        rng: int | np.random.Generator = 0,
+        rng: int | np.random.Generator | None = None,
         aligned: bool = False,
         shuffle: bool = True,
     ):
@@ -66,7 +66,11 @@ class Batches:
         self.aligned, self.shuffle = aligned, shuffle
         # A seed instead of the generator itself: order is a function of (seed, epoch), so that
         # the place in the data is three numbers, and nobody else's draws can disturb it.
-        self._seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else int(rng)
+        self._seed = int(
+            rng
+            if isinstance(rng, (int, np.integer))
+            else np.random.default_rng(rng).integers(2**63)
+        )
         self._windows = self._find_windows()
         self.batches_per_epoch = len(self._windows) // batch
         self._begin(epoch=0, done=0)

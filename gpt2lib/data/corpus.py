@@ -66,6 +66,8 @@ def load_corpus(
     Parameters
     ----------
     name_or_path
+        A name (a ``str``; what is a ``Path`` is never taken for one) or a path:
+
         - ``stories``: told here, endless, of known probability (:mod:`gpt2lib.data.stories`);
         - ``python-docs``: the language reference that comes with Python, one topic a document;
         - ``tinyshakespeare``, ``tinystories``: downloaded once, size and SHA-256 checked;
@@ -97,7 +99,7 @@ def load_corpus(
     if documents is not None and documents < 1:
         raise ValueError(f"documents={documents}: at least one is needed")
     name = str(name_or_path)
-    if name == "stories":
+    if name_or_path == "stories":
         return _tell_stories(seed, _STORIES if documents is None else documents, validation)
     texts, notes = _read(name_or_path, documents)
     if repair:
@@ -126,11 +128,13 @@ def _tell_stories(seed: int, documents: int, validation: float) -> Corpus:
 def _read(source: str | os.PathLike[str], documents: int | None) -> tuple[list[str], list[str]]:
     """Return documents and notes of everything that is not told but read."""
     name, notes = str(source), []
-    if name == "python-docs":
-        from pydoc_data.topics import topics
-
+    if source == "python-docs":
+        try:
+            from pydoc_data.topics import topics
+        except ImportError as error:
+            raise ValueError("python-docs: this Python came without pydoc_data.topics") from error
         found: Iterable[str] = (topics[topic] for topic in sorted(topics))
-    elif name in DOWNLOADS:
+    elif source in DOWNLOADS:
         found = read_documents(fetch(name))
     elif Path(source).is_file():
         found = read_documents(source)

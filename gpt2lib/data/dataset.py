@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import re
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +21,14 @@ from gpt2lib.data.corpus import Corpus
 from gpt2lib.data.shards import LARGEST_ID, ShardWriter, open_shard, read_shard
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from gpt2lib.tokenizer import Tokenizer
 
 __all__ = ["Dataset", "TokenStream", "tokenize", "tokenize_to_shards"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class TokenStream:
     """Documents as one row of ids, with an end-of-text id before, between and after them.
 
@@ -80,7 +79,7 @@ class TokenStream:
         return cls(joined[0] if len(joined) == 1 else np.concatenate(joined), end_of_text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A tokenised corpus.
 
@@ -143,6 +142,10 @@ def tokenize_to_shards(
     Memory stays bounded, whatever the size of the corpus: give documents as a generator, such as
     :func:`gpt2lib.data.text.read_documents`. The files are the same for any number of processes.
     They appear together when all is done; after an error, in a worker or here, there is none.
+    (Where TinyStories is tokenised in processes, a tokenizer that is made under ``if __name__ ==
+    "__main__"`` is not there in a spawned worker, and an error that nobody collects leaves a
+    shard missing without a word. Here each worker is handed the tokenizer, and every result is
+    asked for.)
 
     Parameters
     ----------
@@ -245,6 +248,10 @@ def _pieces(
     batches = _batched(documents)
     if processes == 1:
         return (_encode(batch, tokenizer) for batch in batches)
+    # Imported here: a browser's Python has no processes, and needs the rest of this module.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     pool = ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
@@ -255,10 +262,10 @@ def _pieces(
     return _in_order(pool, batches, ahead=2 * processes)
 
 
-def _in_order(
-    pool: ProcessPoolExecutor, batches: Iterable[Sequence[str]], ahead: int
-) -> Iterator[np.ndarray]:
+def _in_order(pool: Executor, batches: Iterable[Sequence[str]], ahead: int) -> Iterator[np.ndarray]:
     """Keep ``ahead`` batches in work, no more: a huge corpus is never all in memory."""
+    from concurrent.futures import BrokenExecutor
+
     waiting: deque[Future[np.ndarray]] = deque()
     try:
         for batch in batches:
@@ -267,14 +274,14 @@ def _in_order(
                 yield waiting.popleft().result()  # raises here what was raised there
         while waiting:
             yield waiting.popleft().result()
-    except BrokenProcessPool as error:
+    except BrokenExecutor as error:
         raise ValueError(
             "a worker process ended at once; a script that tokenises in several processes must "
             'start under `if __name__ == "__main__":`; or use processes=1'
         ) from error
 
 
-def _submit(pool: ProcessPoolExecutor, batch: Sequence[str]) -> Future[np.ndarray]:
+def _submit(pool: Executor, batch: Sequence[str]) -> Future[np.ndarray]:
     try:
         return pool.submit(_encode_in_worker, batch)
     except (TypeError, AttributeError, ValueError) as error:  # the first one starts the workers

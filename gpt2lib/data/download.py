@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +76,12 @@ def fetch(name: str) -> Path:
 
 
 def _download(name: str, source: Download, path: Path) -> bytes:
+    import urllib.request  # a tenth of a second that only a download needs
+
     try:
         with urllib.request.urlopen(source.url, timeout=30) as answer:
             data: bytes = answer.read(source.size + 1)  # never more than can be right
-    except (OSError, urllib.error.URLError) as error:
+    except OSError as error:
         raise ValueError(
             f"{name}: cannot download it ({error}); put the file from {source.url} "
             f"({source.size} bytes) at {path}"

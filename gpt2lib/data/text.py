@@ -50,7 +50,7 @@ def text_encoding(path: str | os.PathLike[str]) -> str:
     # The last character of the sample may be cut through: that is no fault of the file.
     characters = codecs.getincrementaldecoder("utf-8")("replace").decode(sample)
     unreadable = characters.count("\N{REPLACEMENT CHARACTER}")
-    if unreadable > len(characters) / 10:
+    if unreadable > max(8, len(characters) // 10):
         raise ValueError(
             f"{path}: {unreadable} of its first {len(characters)} characters are unreadable as "
             f"UTF-8; convert it, for example with iconv -f cp1251 -t utf-8"

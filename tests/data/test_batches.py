@@ -67,6 +67,8 @@ def test_seed_and_generator_decide_the_order():
         return Batches(counting(2000), 2, 8, rng=rng).next()[0].tolist()
 
     assert first(7) == first(7) != first(8)
+    assert first(None) != first(None)
+    assert first(np.int64(7)) == first(7)
     assert first(np.random.default_rng(1)) == first(np.random.default_rng(1))
 
 

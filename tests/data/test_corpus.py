@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +67,14 @@ def test_too_little_text_is_refused_in_words(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"one\.txt"):
         load_corpus(path)
+
+
+def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "stories", ["one", "two"])
+    corpus = load_corpus(Path("stories"))
+    assert sorted(corpus.train + corpus.validation) == ["one", "two"]
+    assert load_corpus("./stories").train == corpus.train
 
 
 def test_unknown_names_and_empty_folders_are_refused(tmp_path):

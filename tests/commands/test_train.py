@@ -189,9 +189,23 @@ def test_a_small_file_trains_and_says_what_is_short(tmp_path, capsys):
     assert "floor" not in printed  # nobody knows it for this text
 
 
+def test_a_short_text_gets_a_smaller_batch_and_its_run_goes_on_from_anywhere(
+    tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "x.txt").write_text("The quick brown fox jumps. " * 40, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--corpus", "x.txt", "--out", tmp_path / "r", "--quiet"]
+    assert train(*arguments, "--steps", 2, "--seq", 16) == 0
+    assert "instead of 16" in capsys.readouterr().out
+    monkeypatch.chdir("/")
+    assert train("--resume", "--corpus", tmp_path / "x.txt", *arguments[2:]) == 0
+
+
 def test_too_small_a_file_is_refused_with_the_numbers(tmp_path, capsys):
     (tmp_path / "x.txt").write_text("Much too short for a batch.", encoding="utf-8")
     assert train("--corpus", tmp_path / "x.txt", "--out", tmp_path / "r") == 2
+    assert "1 x 128 needs 129 tokens" in one_line(capsys)
+    assert train("--corpus", tmp_path / "x.txt", "--batch", 16, "--out", tmp_path / "r") == 2
     assert "needs 2049 tokens" in one_line(capsys)
 
 

@@ -5,6 +5,7 @@
   what it stands on is part of the execution cache's path and of Sphinx's own configuration.
 * A page with a failed cell fails the build, with or without ``-W``.
 * Nothing on a page comes from another origin.
+* A Python name in a docstring finds its entry in the reference by whatever path it is written.
 * The build ends with a table of how long each page took to execute.
 """
 
@@ -106,6 +107,48 @@ def _same_origin(
     ]
 
 
+def _exists(names: list[str]) -> bool:
+    """Return whether one of the dotted names can be reached by importing."""
+    for name in names:
+        parts = name.split(".")
+        for length in range(len(parts), 0, -1):
+            try:
+                found = importlib.import_module(".".join(parts[:length]))
+            except ImportError:
+                continue
+            try:
+                for part in parts[length:]:
+                    found = getattr(found, part)
+            except AttributeError:
+                break
+            return True
+    return False
+
+
+def _find_python(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
+    """Resolve a name that a docstring uses but the reference documents under another path.
+
+    ``gpt2lib.ops.gelu.gelu_forward`` is documented as ``gpt2lib.ops.gelu_forward``. What exists and
+    is documented nowhere stays plain text; what does not exist stays a warning.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    target = node["reftarget"]
+    domain = env.get_domain("py")
+    tail = target.split(".")
+    for keep in range(len(tail), 0, -1):
+        suffix = "." + ".".join(tail[-keep:])
+        names = sorted((n for n in domain.objects if n.endswith(suffix)), key=len)
+        if names and (keep > 1 or len(names) == 1):
+            kind = domain.objects[names[0]].objtype
+            role = domain.role_for_objtype(kind) or "obj"
+            return domain.resolve_xref(
+                env, node["refdoc"], app.builder, role, names[0], node, contnode
+            )
+    owners = [node.get("py:module"), f"{node.get('py:module')}.{node.get('py:class')}"]
+    return contnode if _exists([target, *(f"{owner}.{target}" for owner in owners)]) else None
+
+
 def _report(app: Sphinx, error: Exception | None) -> None:
     data = getattr(app.env, "nb_metadata", {})
     pages = {page: meta["exec_data"] for page, meta in data.items() if "exec_data" in meta}
@@ -130,6 +173,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the pieces."""
     app.add_config_value("gpt2book_digest", "", "env", str)
     app.connect("config-inited", _key_outputs, priority=900)
+    app.connect("missing-reference", _find_python)
     app.connect("html-page-context", _same_origin, priority=900)
     app.connect("build-finished", _copy_mathjax)
     app.connect("build-finished", _report, priority=900)

@@ -49,7 +49,7 @@ _RUNTIMES = {
     "threads": ("gpt2lib.runtimes.threads", "Threads"),
     "openmp": ("gpt2lib.runtimes.numba_layers", "OpenMP"),
     "tbb": ("gpt2lib.runtimes.numba_layers", "TBB"),
-    # "nosv": ("gpt2lib.runtimes.nosv", "NOSV"),
+    "nosv": ("gpt2lib.runtimes.nosv", "NOSV"),
 }
 NAMES = tuple(_RUNTIMES)
 

@@ -30,7 +30,7 @@ import sys
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import cfunc, njit, prange, types
 from numba.extending import intrinsic
 
 LINUX = sys.platform.startswith("linux")
@@ -463,3 +463,87 @@ def run_on_layer(function, arguments, chunks, trace, region, threads, claim):
             run_chunk(function, chunk, arguments, trace, region, thread)
             chunk = fetch_add(claim, 1)
     layer_threads(before)
+
+
+# --------------------------------------------------------------------------------------------
+# nOS-V tasks: its functions are found in the process, where it has been preloaded
+# --------------------------------------------------------------------------------------------
+
+# The control block of the nosv runtime has FUNCTION … REGION as above, and:
+TASK_CHUNKS, TASK_STRIDE, TASK_SELF = 0, 8, 16  # how many chunks and tasks; cell for nosv_attach
+_WITHOUT_END = (1 << 64) - 1
+_NOSV = {
+    "attach": types.int32(types.int64, types.int64, types.int64, types.uint64),
+    "detach": types.int32(types.uint64),
+    "submit": types.int32(types.int64, types.uint64),
+    "wait_all": types.int32(types.int64, types.uint64, types.uint64),
+    "get_task_metadata": types.int64(types.int64),
+    "get_current_logical_cpu": types.int32(),
+}
+_attach, _detach, _submit, _wait_all, _metadata, _logical_cpu = (
+    types.ExternalFunction(f"nosv_{name}", signature) for name, signature in _NOSV.items()
+)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def run_task(task):
+    """Be the body of a task: do its chunk, and every ``TASK_STRIDE``-th one after it.
+
+    A task carries two int64: the address of the control block, and its own number.
+    """
+    metadata = _metadata(task)
+    control, chunk = load(metadata), load(metadata + 8)
+    chunks, stride = load(control + TASK_CHUNKS), load(control + TASK_STRIDE)
+    function, arguments = load(control + FUNCTION), load(control + ARGUMENTS)
+    trace, region = load(control + TRACE), load(control + REGION)
+    while chunk < chunks:
+        run_chunk(function, chunk, arguments, trace, region, _logical_cpu())
+        chunk += stride
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def run_as_tasks(control, function, arguments, chunks, trace, region, tasks, count, label):
+    """Submit ``count`` tasks, whose handles stand at ``tasks``, and wait for the last.
+
+    Waiting is for those whom nOS-V knows. With a ``label`` the calling thread is made known
+    ("attached") for the length of the region; with 0 it is so already.
+
+    Returns
+    -------
+    int
+        0, or nOS-V's (negative) error.
+    """
+    store(control + TASK_CHUNKS, chunks)
+    store(control + TASK_STRIDE, count)
+    store(control + FUNCTION, function)
+    store(control + ARGUMENTS, arguments)
+    store(control + TRACE, trace)
+    store(control + REGION, region)
+    if label != 0:
+        status = _attach(control + TASK_SELF, 0, label, 0)
+        if status != 0:
+            return status
+    submitted = 0
+    status = 0
+    while submitted < count and status == 0:
+        status = _submit(load(tasks + 8 * submitted), 0)
+        submitted += status == 0
+    if submitted > 0:
+        waited = _wait_all(tasks, submitted, _WITHOUT_END)
+        if status == 0:
+            status = waited
+    if label != 0:
+        detached = _detach(0)
+        if status == 0:
+            status = detached
+    return status
+
+
+def task_callback() -> Any:
+    """Compile ``run_task`` to the native ``void f(nosv_task_t)`` that nOS-V calls."""
+
+    @cfunc(types.void(types.int64), cache=True)
+    def callback(task: Any) -> None:
+        run_task(task)
+
+    return callback

@@ -209,9 +209,9 @@ def test_the_standard_library_is_enough(tmp_path):
 import sys
 sys.path.insert(0, sys.argv[1])
 from gpt2lib.tokenizer import BPE, load_tokenizer, pretokenize
-bpe = BPE.train("low lower lowest é", 270)
+bpe = BPE.train("low lower lowest", 270)
 bpe.save(sys.argv[2])
-text = "slower, é 日本 👍"
+text = "slower, " + chr(0xe9) + chr(0x65e5) + chr(0x1f44d)
 assert load_tokenizer(sys.argv[2]).decode(bpe.encode(text)) == text
 assert bpe.steps(" lower")[-1].ids
 assert "numpy" not in sys.modules and "regex" not in sys.modules

@@ -15,8 +15,8 @@ BPE_ = BPE.train("low lower lowest é " * 3, 270, name="täst")
 
 @pytest.fixture
 def path(tmp_path):
-    BPE_.save(tmp_path / "täst.json")
-    return tmp_path / "täst.json"
+    BPE_.save(tmp_path / "t.json")
+    return tmp_path / "t.json"
 
 
 @given(texts=st.lists(plain, max_size=4), size=st.integers(257, 290), end=st.booleans())
@@ -86,7 +86,7 @@ def test_wrong_fields_are_refused(path, fields, words):
     change(path, **fields)
     with pytest.raises(ValueError, match=words) as refusal:
         BPE.load(path)
-    assert "täst.json" in str(refusal.value)
+    assert "t.json" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_every_flipped_byte_is_noticed_or_harmless(path):
         try:
             twin = BPE.load(path)
         except ValueError as refusal:
-            assert "täst.json" in str(refusal)  # noqa: PT017
+            assert "t.json" in str(refusal)  # noqa: PT017
         else:  # white space between the fields became other white space, a digit's case changed
             assert (twin.merges, twin.name) == (BPE_.merges, BPE_.name)
 

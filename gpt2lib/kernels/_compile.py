@@ -155,7 +155,7 @@ class Kernel:
             "carray": numba.carray,
             "np": np,
         }
-        scope["__name__"] = f"gpt2lib.kernels.{self.name}"
+        scope["__name__"] = self.body.__module__  # Numba imports it when it loads the cached code
         exec(compile(text, str(path), "exec"), scope)
         signature = types.void(types.int64, types.voidptr)
         with _announced(path):

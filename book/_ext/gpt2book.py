@@ -149,6 +149,14 @@ def _find_python(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     return contnode if _exists([target, *(f"{owner}.{target}" for owner in owners)]) else None
 
 
+def _whole_sentences(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep napoleon from reading "Heads: how many" above a property as a type and a text."""
+    if what == "property":
+        lines.insert(0, "")
+
+
 def _report(app: Sphinx, error: Exception | None) -> None:
     data = getattr(app.env, "nb_metadata", {})
     pages = {page: meta["exec_data"] for page, meta in data.items() if "exec_data" in meta}
@@ -174,6 +182,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("gpt2book_digest", "", "env", str)
     app.connect("config-inited", _key_outputs, priority=900)
     app.connect("missing-reference", _find_python)
+    app.connect("autodoc-process-docstring", _whole_sentences, priority=100)
     app.connect("html-page-context", _same_origin, priority=900)
     app.connect("build-finished", _copy_mathjax)
     app.connect("build-finished", _report, priority=900)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpt2lib.backend import load_backend
+from gpt2lib.check import one_blas_thread
 from gpt2lib.config import GPT2Config
 from gpt2lib.model import GPT2
 from gpt2lib.parameters import Parameters
@@ -34,6 +36,13 @@ BACKENDS = [
 # No two of these numbers are equal, nor is one a multiple of another where the other would do:
 # an axis taken for another then gives another shape or another number.
 SMALL = GPT2Config(vocab_size=41, context=7, layers=3, heads=3, channels=12)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Keep NumPy's BLAS on one thread, in every test module that imports this."""
+    with one_blas_thread():
+        yield
 
 
 @functools.cache

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.backends import BACKENDS, operations
+from tests.backends import BACKENDS, one_thread, operations
+
+__all__ = ["one_thread"]  # a fixture: pytest finds it here
 
 
 @pytest.fixture(params=BACKENDS)

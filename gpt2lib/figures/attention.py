@@ -126,13 +126,13 @@ def score_terms(q: Array, k: Array, *, query: str, key: str, place: str = "") ->
     """
     terms = q * k
     running, channels = np.cumsum(terms), np.arange(len(terms))
-    fig, ax = plt.subplots(figsize=(6.8, 3.2))
+    fig, (ax,) = _fixed((6.8, 3.2), left=0.65, bottom=0.55, top=0.35)
     colours = [PALETTE["blue"] if term >= 0 else PALETTE["orange"] for term in terms]
-    ax.bar(channels, terms, color=colours, width=0.75, label="one channel's $q_c k_c$")
+    ax.bar(channels, terms, color=colours, width=0.75, label="one channel's product")
     ax.step(channels, running, where="mid", color=PALETTE["ink"], lw=1.5, label="sum so far")
     ax.plot(channels[-1], running[-1], "o", color=PALETTE["ink"])
     scaled = running[-1] / np.sqrt(len(terms))
-    title = f"{query} asks, {key} answers: q·k = {running[-1]:.2f}, over √hs {scaled:.2f}"
+    title = f"“{query}” asks, “{key}” answers: q·k = {running[-1]:.2f}, over √hs {scaled:.2f}"
     ax.set_title(f"{title}  {place}".rstrip(), parse_math=False, fontsize=9.5)
     ax.axhline(0, color=PALETTE["muted"], lw=0.8)
     ax.set(xlabel="channel of the head", ylabel="product (no unit)")
@@ -312,15 +312,16 @@ def head_map(p: Array, tokens: Sequence[str], *, title: str = "") -> Figure:
     """
     T = len(tokens)
     _check_length(T)
-    side = min(8.0, 2.4 + 0.13 * T)
-    fig, ax = plt.subplots(figsize=(side + 0.8, side))
+    side = min(6.6, 1.4 + 0.12 * T)  # inches
+    fig, (ax, scale) = _fixed(
+        (side + 2.6, side + 1.5), left=1.1, bottom=1.1, top=0.35, gap=0.35, widths=(side, 0.18)
+    )
     draw_map(ax, p)
     if T <= LABELS_UP_TO:
-        pitch = 72 * (side - 1.4) / T  # points from one token to the next
-        _token_ticks(ax, tokens, tokens, size=min(9.0, 0.8 * pitch))
+        _token_ticks(ax, tokens, tokens, size=min(9.0, 0.78 * 72 * side / T))
     ax.set_title(title)
     ax.set(xlabel="read from (key)", ylabel="reader (query)")
-    bar = fig.colorbar(ax.images[0], ax=ax, shrink=0.7, label="attention weight")
+    bar = fig.colorbar(ax.images[0], cax=scale, label="attention weight")
     weights = (0, 0.05, 0.25, 0.5, 1)  # the colours follow the square root
     bar.set_ticks([weight**0.5 for weight in weights], labels=[f"{w:g}" for w in weights])
     return fig
@@ -371,8 +372,8 @@ def switched(
     changed
         (position, first guess before, first guess after), where the first guess changed.
     """
-    fig, (left, right) = plt.subplots(
-        1, 2, figsize=(9.4, 4.0), gridspec_kw={"width_ratios": [1, 5.2]}
+    fig, (left, right) = _fixed(
+        (9.4, 4.0), left=0.5, bottom=1.05, top=0.35, gap=0.6, widths=(1.35, 6.85)
     )
     _switchboard(left, mask)
     positions = np.arange(len(tokens))
@@ -390,11 +391,15 @@ def switched(
     top = float(max(before.max(initial=0), after.max(initial=0), 1.0))
     worst = sorted(changed, key=lambda c: -abs(after[c[0]] - before[c[0]]))[:3]
     for position, old, new in worst:
-        text = f"{old} → {new}"
+        text, near_end = f"{old} → {new}", position > 0.85 * len(tokens)
         right.text(
-            position, max(before[position], after[position]) + 0.03 * top, text,
-            ha="center", fontsize=7.5, parse_math=False,
-        )  # fmt: skip
+            position + 0.5 * near_end,
+            max(before[position], after[position]) + 0.03 * top,
+            text,
+            ha="right" if near_end else "center",
+            fontsize=7.5,
+            parse_math=False,
+        )
     right.set_ylim(0, 1.22 * top)
     return fig
 
@@ -416,7 +421,7 @@ def cut(probabilities: Array, *, title: str) -> Figure:
     maps = np.full((rows * columns, T, T), np.nan)
     maps[:shown] = probabilities[:shown]
     names = [f"head {head}" if head < shown else "" for head in range(rows * columns)]
-    fig, ax = plt.subplots(figsize=(7.6, 7.9))
+    fig, (ax,) = _fixed((7.6, 7.8), left=0.1, bottom=0.1, top=0.35)
     _mosaic(ax, maps.reshape(rows, columns, T, T), np.reshape(names, (rows, columns)).tolist())
     more = "" if shown == NH else f" (the first {shown} of them)"
     ax.set_title(title + more)
@@ -463,6 +468,30 @@ def growth(lengths: Array, curves: Mapping[str, Array], *, ylabel: str) -> Figur
     ax.minorticks_off()
     ax.set(xlabel="tokens T", ylabel=ylabel)
     return fig
+
+
+def _fixed(
+    size: tuple[float, float],
+    *,
+    left: float,
+    bottom: float,
+    top: float,
+    gap: float = 0.0,
+    widths: tuple[float, ...] = (),
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure whose axes stand at fixed places, in inches from its edges.
+
+    What a reader turns is drawn again and again; to find a layout takes as long as to draw it.
+    """
+    fig = plt.figure(figsize=size, layout="none")
+    axes, x = [], left
+    for width in widths or (size[0] - left - 0.1,):
+        height = size[1] - bottom - top
+        axes.append(
+            fig.add_axes((x / size[0], bottom / size[1], width / size[0], height / size[1]))
+        )
+        x += width + gap
+    return fig, axes
 
 
 def _switchboard(ax: Axes, mask: Array) -> None:

@@ -222,11 +222,11 @@ def orders() -> Figure:
             arrowprops={"arrowstyle": "-|>", "color": PALETTE["muted"], "lw": 1.4},
         )  # fmt: skip
         if not on_stream:
-            _label_box(ax, 1.75, 1.5, "LayerNorm", "gold")
+            _label_box(ax, 1.75, 1.5, "LayerNorm", "muted")
         _label_box(ax, 3.3, 1.5, "sub-layer", "teal")
         _label_box(ax, 4.3, 0, "+", "paper", width=0.5, height=0.5)
         if on_stream:
-            _label_box(ax, 5.45, 0, "LayerNorm", "gold")
+            _label_box(ax, 5.45, 0, "LayerNorm", "muted")
         ax.text(0, -0.35, "stream", color=PALETTE["blue"], va="top")
         ax.set(title=title, xlim=(-0.1, 6.5), ylim=(-0.9, 2.2))
         ax.axis("off")
@@ -348,14 +348,16 @@ def shares(presets: Sequence[str]) -> Figure:
         config = GPT2Config.preset(name)
         parts, left = _parts(config), 0.0
         for label, colour, count in zip(
-            labels, ("gold", "blue", "teal", "orange"), parts, strict=True
+            labels, ("plum", "blue", "teal", "orange"), parts, strict=True
         ):
             share = count / config.parameter_count
             ax.barh(row, share, left=left, color=PALETTE[colour], height=0.68,
                     label=label if not row else None)  # fmt: skip
             if share > 0.06:
-                ink = PALETTE["ink"] if colour == "gold" else PALETTE["paper"]
-                ax.text(left + share / 2, row, f"{share:.0%}", ha="center", va="center", color=ink)
+                ax.text(
+                    left + share / 2, row, f"{share:.0%}", ha="center", va="center",
+                    color=PALETTE["paper"],
+                )  # fmt: skip
             left += share
     ax.set_yticks(range(len(presets)), presets)
     ax.set(xlim=(0, 1), xlabel="share of all parameters", ylim=(len(presets) - 0.5, -0.5))
@@ -389,7 +391,7 @@ def _box(ax: Axes, x: float, y: float, row: Cost) -> None:
     if row.name == "add":
         _label_box(ax, x, y, "+", "paper", width=0.45, height=0.5)
     else:
-        colour = _COLOURS.get(row.name, "gold")
+        colour = _COLOURS.get(row.name, "muted")
         _label_box(ax, x, y, row.name, colour, width=1.75 if x > 2 else 1.5, height=0.62)
 
 
@@ -411,7 +413,7 @@ def _label_box(
             lw=1.6 if colour == "paper" else 0.8, zorder=3,
         )
     )  # fmt: skip
-    ink = PALETTE["ink"] if colour in ("paper", "gold") else PALETTE["paper"]
+    ink = PALETTE["ink" if colour == "paper" else "paper"]
     ax.text(x, y, text, ha="center", va="center_baseline", color=ink, fontsize=9, zorder=4)
 
 

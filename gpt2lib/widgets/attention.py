@@ -6,6 +6,7 @@ Each function computes what it needs once and hands a drawing function to
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -214,6 +215,7 @@ def switches(
     ids, labels = encode(model, tokenizer, text)
     before, guesses = _losses(model, ids)
 
+    @functools.lru_cache(maxsize=1)  # the figure and its alt text ask for the same
     def run(heads: tuple[tuple[bool, ...], ...], instead: str) -> tuple[Array, Array, list[Any]]:
         mask = np.array(heads, dtype=model.parameters.dtype)
         after, now = _losses(model, ids, head_mask=mask, ablation=instead)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ HELP = "train a model on a corpus"
 
 # The highest learning rate that suits each size: Brown et al. (2020), table 2.1; tiny: our own.
 _RATES = {"gpt2": 6e-4, "gpt2-medium": 3e-4, "gpt2-large": 2.5e-4, "gpt2-xl": 2e-4}
+_WIDTH = 768  # C of the model that GPT-2's initial weights are for
 # Options that are settings of TrainConfig, with the type of their value.
 _SETTINGS: dict[str, tuple[Any, str]] = {
     "steps": (int, "steps in all (default 200)"),
@@ -140,7 +142,7 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     if isinstance(tokenizer, BPE):
         tokenizer.save(out / "tokenizer.json")
     shape = GPT2Config.preset(preset, vocab_size=tokenizer.vocab_size)
-    model = GPT2(shape, seed=config.seed, **_backend(args))
+    model = GPT2(shape, parameters=_initial(shape, config.seed), **_backend(args))
     return {
         "model": model,
         "dataset": dataset,
@@ -162,6 +164,21 @@ def _defaults(preset: str, given: dict[str, Any]) -> dict[str, Any]:
             "betas": (0.9, 0.95),
         }
     return settings
+
+
+def _initial(shape: Any, seed: int) -> Any:
+    """Return fresh parameters, widened for a model that is narrower than GPT-2.
+
+    A standard deviation of 0.02 suits C = 768: a product over C channels then comes out at about
+    the size of its input. The same holds for another C with 0.02 sqrt(768 / C); with less, a
+    narrow model spends its first steps growing its weights.
+    """
+    from gpt2lib.parameters import Parameters
+
+    parameters = Parameters.initialize(shape, seed)
+    if shape.channels < _WIDTH:
+        parameters.flat[: parameters.decayed] *= math.sqrt(_WIDTH / shape.channels)
+    return parameters
 
 
 def _fitting(config: Any, stream: Any) -> tuple[Any, list[str]]:

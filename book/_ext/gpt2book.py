@@ -99,12 +99,12 @@ def _same_origin(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
     """Drop Thebe's scripts: they name a server elsewhere, and the book does not use them."""
-    context["script_files"] = [
-        script
-        for script in context.get("script_files", [])
-        if "thebe" not in str(script).lower()
-        and "thebe" not in str(getattr(script, "attributes", {})).lower()
-    ]
+    for kind in ("script_files", "css_files"):
+        context[kind] = [
+            file
+            for file in context.get(kind, [])
+            if "thebe" not in f"{file} {getattr(file, 'attributes', '')}".lower()
+        ]
 
 
 def _exists(names: list[str]) -> bool:

@@ -196,12 +196,12 @@ def _theme_images(body: str) -> str:
     """Give every embedded picture a twin for dark pages."""
 
     def twin(match: re.Match[str]) -> str:
-        tag, data = match.group(0), match.group(1)
+        # matplotlib names a picture by its content; two equal ones would share an id
+        tag, data = re.sub(r'\bid="[^"]+" ?', "", match.group(0)), match.group(1)
         dark = _dark_png(base64.b64decode(re.sub(r"\s", "", data)))
         if dark is None:
             return tag.replace("<image ", '<image class="g2-photo" ', 1)
         other = tag.replace(data, base64.b64encode(dark).decode())
-        other = re.sub(r'\bid="([^"]+)"', r'id="\1-dark"', other)
         light = tag.replace("<image ", '<image class="g2-light" ', 1)
         return light + other.replace("<image ", '<image class="g2-dark" ', 1)
 

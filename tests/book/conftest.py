@@ -120,13 +120,12 @@ def site(pages) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def visit(chromium, site):
-    """``with visit(path, width=…, dark=…) as v``: open a page, with nothing left out of sight."""
+    """``with visit(path) as v``: open a page and note what it asks for and complains about."""
 
     @contextlib.contextmanager
-    def opened(path: str, *, width: int = 1440, dark: bool = False) -> Iterator[Visit]:
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
-        )
+    def opened(path: str) -> Iterator[Visit]:
+        context = chromium.new_context(viewport={"width": 1440, "height": 900})
+        context.set_default_timeout(120_000)  # a busy machine is no reason to fail
         page = context.new_page()
         seen = Visit(page)
         page.on("request", lambda request: seen.requests.append(request.url))

@@ -72,6 +72,14 @@ def test_ids_do_not_clash_and_references_resolve():
     assert not set(ids[0]) & set(ids[1])
 
 
+def test_two_equal_pictures_in_a_figure_share_no_id():
+    fig, axes = plt.subplots(1, 2)
+    for ax in axes:
+        ax.imshow(np.eye(4))
+    own = ids_of.findall(figures.to_svg(fig, alt="x"))
+    assert len(set(own)) == len(own)
+
+
 def test_no_rule_reaches_outside_the_figure():
     svg = figures.to_svg(lines(), alt="x", prefix="p")
     (css,) = re.findall(r"<style[^>]*>(.*?)</style>", svg, flags=re.S)

@@ -12,7 +12,7 @@ LOADED = """
 import json, sys
 before = set(sys.modules)
 {code}
-new = [name for name in set(sys.modules) - before if sys.modules[name].__spec__ is not None]
+new = [n for n in set(sys.modules) - before if getattr(sys.modules[n], "__spec__", None)]
 print(json.dumps(sorted({{name.split('.')[0] for name in new}})))
 """
 

@@ -25,7 +25,7 @@ def both(ops, logits, targets, dloss=1.0, **more):
 )
 def test_by_hand(ops, dtype, logits, target, loss):
     value, losses, dlogits = both(ops, np.array([logits], dtype), np.array([target]))
-    digits = np.finfo(dtype).eps * max(map(abs, logits))  # a log-sum-exp of 1000 has no more
+    digits = float(np.finfo(dtype).eps) * max(map(abs, logits))  # a log-sum-exp of 1000 has no more
     assert value == pytest.approx(loss, rel=1e-6, abs=1e-6 + digits)
     assert isinstance(value, float)
     assert float(losses[0]) == pytest.approx(loss, rel=1e-6, abs=1e-6 + digits)

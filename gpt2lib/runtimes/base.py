@@ -51,6 +51,8 @@ class Runtime:
         ``"sequential"``, ``"threads"``, ``"openmp"``, ``"tbb"`` or ``"nosv"``.
     threads
         How many threads work on a region, the calling one included.
+    labels
+        What the region numbers stand for; a runtime that writes a trace of its own shows them.
     """
 
     name = "runtime"
@@ -58,6 +60,7 @@ class Runtime:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = check_threads(threads)
         self.closed = False
+        self.labels: dict[int, str] = {}
         self._trace: TraceBuffer | None = None
         self._trace_address = 0
         self._lock = threading.Lock()

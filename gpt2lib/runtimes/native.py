@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -234,6 +235,22 @@ def _performance_counter(builder: Any, name: str) -> Any:
     return builder.load(cell)
 
 
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function that needs no GIL; keep the code on disk, where there is room for it.
+
+    Numba keeps it beside this file, or else in the user's own cache. On an installation that can
+    write to neither, it is compiled anew in every process.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
+        except RuntimeError:
+            return njit(nogil=True, error_model="numpy", **options)(function)
+
+    return decorate
+
+
 # --------------------------------------------------------------------------------------------
 # One chunk
 # --------------------------------------------------------------------------------------------
@@ -243,7 +260,7 @@ def _performance_counter(builder: Any, name: str) -> Any:
 TRACE_CAPACITY, TRACE_NEXT, TRACE_HEADER, TRACE_RECORD = 0, 8, 64, 40
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_chunk(function, chunk, arguments, trace, region, thread):
     """Do one chunk; with a trace buffer, write down who did it and when.
 
@@ -266,7 +283,7 @@ def run_chunk(function, chunk, arguments, trace, region, thread):
         store(record + 32, end)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_sequentially(function, arguments, chunks, trace, region):
     """Do all chunks, one after the other, on the calling thread."""
     for chunk in range(chunks):
@@ -293,19 +310,19 @@ _FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # FUTEX_WAIT, FUTEX_WAKE | FUTEX_PRIVATE_FL
 _PAUSES = 32  # turns of a waiting loop between two looks at the clock
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def futex_wait(address, value):
     """Sleep until woken, unless the int64's low half is no longer that of ``value``."""
     futex(address, _FUTEX_WAIT, value & 0xFFFFFFFF)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def futex_wake(address, count):
     """Wake up to ``count`` threads that sleep on ``address``."""
     futex(address, _FUTEX_WAKE, count)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def take_chunks(control, thread):
     """Claim chunks and do them until none is left, then report how many they were.
 
@@ -333,7 +350,7 @@ def take_chunks(control, thread):
         futex_wake(control + FINISHED, 1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def wait_awake(address, old, limit, eager):
     """Watch an int64 until it differs from ``old``, or ``limit`` ns have passed.
 
@@ -357,7 +374,7 @@ def wait_awake(address, old, limit, eager):
             yield_core()
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def open_region(control, function, arguments, chunks, trace, region):
     """Publish a region to the workers; return how many of them have to be woken."""
     store(control + FUNCTION, function)
@@ -371,7 +388,7 @@ def open_region(control, function, arguments, chunks, trace, region):
     return min(load(control + SLEEPERS), chunks - 1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def close_region(control, chunks, park):
     """Take part in the region as thread 0; return when every chunk has been reported."""
     take_chunks(control, 0)
@@ -391,7 +408,7 @@ def close_region(control, chunks, park):
         finished = load(control + FINISHED)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_on_workers(control, function, arguments, chunks, trace, region):
     """Run one region with workers that park on a futex."""
     sleepers = open_region(control, function, arguments, chunks, trace, region)
@@ -400,7 +417,7 @@ def run_on_workers(control, function, arguments, chunks, trace, region):
     close_region(control, chunks, True)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def stay_worker(control, thread, epoch, park):
     """Be a worker: wait for a region, take part in it, wait for the next.
 
@@ -428,13 +445,13 @@ def stay_worker(control, thread, epoch, park):
         fetch_add(control + SLEEPERS, -1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def leave_parking(control):
     """Take a worker that slept in Python off the count of sleepers."""
     fetch_add(control + SLEEPERS, -1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def send_home(control):
     """Tell the workers that the pool is closed, and wake those that are parked."""
     store(control + STOP, 1)
@@ -447,7 +464,7 @@ def send_home(control):
 # --------------------------------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True, error_model="numpy", parallel=True)
+@compiled(parallel=True)
 def run_on_layer(function, arguments, chunks, trace, region, threads, claim):
     """Run a region as a parallel loop over threads, each of which claims chunks till none is left.
 
@@ -485,7 +502,7 @@ _attach, _detach, _submit, _wait_all, _metadata, _logical_cpu = (
 )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_task(task):
     """Be the body of a task: do its chunk, and every ``TASK_STRIDE``-th one after it.
 
@@ -501,7 +518,7 @@ def run_task(task):
         chunk += stride
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_as_tasks(control, function, arguments, chunks, trace, region, tasks, count, label):
     """Submit ``count`` tasks, whose handles stand at ``tasks``, and wait for the last.
 
@@ -542,8 +559,11 @@ def run_as_tasks(control, function, arguments, chunks, trace, region, tasks, cou
 def task_callback() -> Any:
     """Compile ``run_task`` to the native ``void f(nosv_task_t)`` that nOS-V calls."""
 
-    @cfunc(types.void(types.int64), cache=True)
     def callback(task: Any) -> None:
         run_task(task)
 
-    return callback
+    signature = types.void(types.int64)
+    try:
+        return cfunc(signature, cache=True)(callback)
+    except RuntimeError:  # no room for a cache, see compiled()
+        return cfunc(signature)(callback)

@@ -171,7 +171,6 @@ class NOSV(Runtime):
             )
         if get_ident() != _main_thread():
             raise RuntimeError("runtime 'nosv' is made by Python's main thread; use it from any")
-        self.labels: dict[int, str] = {}
         self._pools: dict[int, tuple[ctypes.c_void_p, list[int], np.ndarray]] = {}
         self._control = np.zeros(128, np.int64)
         self._label = ctypes.create_string_buffer(b"Python")

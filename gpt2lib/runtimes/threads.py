@@ -110,20 +110,26 @@ class Threads(Runtime):
         try:
             for worker in workers:
                 worker.start()
-        except RuntimeError as error:
-            native.send_home(self._control)
-            self._semaphore.release(self.threads)
+        except BaseException as error:
+            _send_home(self._memory, self._control, self._semaphore, self.threads)
             self._reset()
-            raise RuntimeError(f"the system gives no {self.threads} threads: {error}") from error
+            if isinstance(error, RuntimeError):
+                message = f"the system does not give {self.threads} threads: {error}"
+                raise RuntimeError(message) from error
+            raise  # Ctrl-C between two starts
         self._workers = workers
+        # A pool that nobody refers to any more lets its workers go.
+        release = weakref.finalize(
+            self, _send_home, self._memory, self._control, self._semaphore, self.threads
+        )
+        release.atexit = False  # the end of the process has a rule of its own, below
 
     def _is_worker(self) -> bool:
         return threading.current_thread() in self._workers or super()._is_worker()
 
     def _close(self) -> None:
         if self._workers:
-            native.send_home(self._control)
-            self._semaphore.release(self.threads)
+            _send_home(self._memory, self._control, self._semaphore, self.threads)
             for worker in self._workers:
                 worker.join()
             self._workers = []
@@ -157,6 +163,14 @@ def _work(
         native.leave_parking(control)
 
 
+def _send_home(
+    memory: np.ndarray, control: int, semaphore: threading.Semaphore, threads: int
+) -> None:
+    """End the workers of a control block; ``memory`` is held for as long as that takes."""
+    native.send_home(control)
+    semaphore.release(threads)
+
+
 _pools: weakref.WeakSet[Threads] = weakref.WeakSet()
 
 
@@ -169,8 +183,7 @@ def _send_everybody_home() -> None:
     for pool in list(_pools):
         if pool._workers:
             with contextlib.suppress(Exception):
-                native.send_home(pool._control)
-                pool._semaphore.release(pool.threads)
+                _send_home(pool._memory, pool._control, pool._semaphore, pool.threads)
                 for worker in pool._workers:
                     worker.join(timeout=2)
 

@@ -58,3 +58,12 @@ def exactly_once(runtime, chunks=(1, 2, 3, 7, 64, 1001), times=5):
         for _ in range(times):
             counter.run(runtime, number)
         counter.check(number, times)
+
+
+def job(chunks):
+    """Run a region in a process of a pool; return how many chunks were run."""
+    from gpt2lib import runtimes
+
+    counter = Counter()
+    counter.run(runtimes.get("threads", 2), chunks)
+    return int(counter.cells.sum())

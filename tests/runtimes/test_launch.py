@@ -31,8 +31,9 @@ def test_signals_to_the_launcher_alone_reach_the_command():
     code = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
-        "print('ready', flush=True)\n"
-        "try: time.sleep(60)\n"
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
         "except KeyboardInterrupt: sys.exit(8)\n"
     )
     for number, status in ((signal.SIGINT, 8), (signal.SIGTERM, 9)):

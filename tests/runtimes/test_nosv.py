@@ -107,8 +107,8 @@ def test_interrupt_error_fork_subprocess_and_an_ordinary_end():
         runtime = runtimes.get("nosv", 2)
         exactly_once(runtime)
         counter, regions = Counter(slow), 0
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             while True:
                 counter.run(runtime, 6)
                 regions += 1

@@ -88,6 +88,43 @@ def test_get_returns_the_same_runtime_until_it_is_closed(counter):
     counter.check(4, 1)
 
 
+@pytest.mark.parametrize("park", PARKS)
+def test_a_pool_that_nobody_refers_to_lets_its_workers_go(park, counter):
+    import gc
+
+    runtime = Threads(3, park=park)
+    counter.run(runtime, 10)
+    workers = runtime._workers
+    assert all(worker.is_alive() for worker in workers)
+    del runtime
+    gc.collect()
+    for worker in workers:
+        worker.join(30)
+        assert not worker.is_alive()
+
+
+@pytest.mark.parametrize("park", PARKS)
+def test_too_many_threads_for_the_system_are_refused_and_none_is_left(park, counter, monkeypatch):
+    runtime = Threads(4, park=park)
+    start, started = threading.Thread.start, []
+
+    def scarce(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", scarce)
+        with pytest.raises(RuntimeError, match="does not give 4 threads"):
+            counter.run(runtime, 9)
+    for worker in started:
+        worker.join(30)
+        assert not worker.is_alive()
+    counter.run(runtime, 9)  # once the system has some again
+    counter.check(9, 1)
+
+
 @pytest.mark.parametrize("where", ["caller", "worker"])
 @pytest.mark.parametrize("name", ["sequential", "threads"])
 def test_a_region_inside_a_region_is_refused_in_words(name, where):
@@ -219,7 +256,7 @@ def test_spawned_and_forked_pools_of_processes_can_run_regions():
     run_script(
         """
         import multiprocessing as mp
-        from tests.runtimes.test_threads import job
+        from tests.runtimes.kernels import job
 
         if __name__ == "__main__":
             assert job(10) == 10
@@ -228,12 +265,6 @@ def test_spawned_and_forked_pools_of_processes_can_run_regions():
                     assert pool.map(job, [1, 5, 50]) == [1, 5, 50], method
         """
     )
-
-
-def job(chunks):
-    counter = Counter()
-    counter.run(runtimes.get("threads", 2), chunks)
-    return int(counter.cells.sum())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -246,8 +277,8 @@ def test_ctrl_c_finishes_the_region_then_raises_and_the_runtime_goes_on():
             exactly_once(runtime)
             for _ in range(2):
                 counter, regions = Counter(slow), 0
-                threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGINT)).start()
                 try:
+                    threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGINT)).start()
                     while True:
                         counter.run(runtime, 6)
                         regions += 1
@@ -301,3 +332,15 @@ def test_the_default_honors_taskset():
         prefix=("taskset", "-c", str(cpu)),
     )
     assert done.stdout.split() == ["1", "1"]
+
+
+def test_an_installation_that_can_be_written_nowhere_compiles_without_a_cache():
+    run_script(
+        """
+        from numba.core import caching
+        caching.CacheImpl._locator_classes = []   # every place has said no
+        exactly_once(runtimes.get("sequential"))
+        from gpt2lib.runtimes import native
+        assert not native.run_sequentially.stats.cache_path
+        """
+    )

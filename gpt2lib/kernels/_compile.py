@@ -100,7 +100,7 @@ class Kernel:
         self.fastmath = fastmath
         hints = get_type_hints(body, include_extras=True)
         names = list(inspect.signature(body).parameters)[2:]
-        self.arguments = {name: hints[name].__metadata__[0] for name in names}
+        self.arguments = {name: _kind(body.__name__, name, hints[name]) for name in names}
         self._kinds = tuple(self.arguments.values())
         self._layout = struct.Struct("qq" + "".join(_words(kind) for kind in self._kinds))
         self._block = ctypes.c_int64 * (self._layout.size // 8)
@@ -142,24 +142,40 @@ class Kernel:
     def compile(self, real: str) -> Any:
         """Compile the entry for ``real`` ("float32" or "float64"), or load it from the disk."""
         text = entry_source(self.name, self._kinds, real)
-        source = Path(inspect.getfile(self.body)).read_bytes()
-        path = cache_folder() / f"{self.name}_{real}_{_digest(source)}.py"
-        if (
-            not path.exists()
-        ):  # two processes write the same bytes: whoever comes last changes nothing
-            with atomic_write(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-        scope = {
-            "body": part(self.body, self.fastmath),
-            "pointer": pointer,
-            "carray": numba.carray,
-            "np": np,
-        }
-        scope["__name__"] = self.body.__module__  # Numba imports it when it loads the cached code
-        exec(compile(text, str(path), "exec"), scope)
         signature = types.void(types.int64, types.voidptr)
-        with _announced(path):
-            return numba.cfunc(signature, cache=True, **_OPTIONS)(scope["entry"])
+        return native(self.name, real, text, signature, body=part(self.body, self.fastmath))
+
+
+def native(name: str, real: str, text: str, signature: Any, **scope: Any) -> Any:
+    """Compile the function ``entry`` of a Python text for callers in C, or load it from the disk.
+
+    Parameters
+    ----------
+    name, real
+        What the entry is for; with a digest they name its file in the cache.
+    text
+        The source of ``entry``. It may use ``carray``, ``pointer``, ``np`` and ``scope``.
+    signature
+        Its native signature.
+    **scope
+        The compiled functions that it calls; the first one's source file goes into the digest.
+
+    Returns
+    -------
+    numba.core.ccallback.CFunc
+        Its ``address`` is what a runtime, or another kernel, calls.
+    """
+    body = next(iter(scope.values())).py_func
+    source = Path(inspect.getfile(body)).read_bytes()
+    path = cache_folder() / f"{name}_{real}_{_digest(source, text.encode())}.py"
+    if not path.exists():  # two processes write the same bytes: who comes last changes nothing
+        with atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    scope |= {"pointer": pointer, "carray": numba.carray, "np": np}
+    scope["__name__"] = body.__module__  # Numba imports it when it loads the cached code
+    exec(compile(text, str(path), "exec"), scope)
+    with _announced(path):
+        return numba.cfunc(signature, cache=True, **_OPTIONS)(scope["entry"])
 
 
 def part(function: Callable[..., Any], fastmath: frozenset[str] = VECTORIZE) -> Any:
@@ -199,6 +215,14 @@ def kernels() -> dict[str, Kernel]:
 
 
 # --- The entry -----------------------------------------------------------------------------------
+
+
+def _kind(kernel: str, name: str, hint: Any) -> Kind:
+    """Read an argument's kind off its annotation."""
+    kinds = [kind for kind in getattr(hint, "__metadata__", ()) if isinstance(kind, Kind)]
+    if not kinds:
+        raise TypeError(f"{kernel}: the argument {name} must be annotated as Real2, Int, ...")
+    return kinds[0]
 
 
 def _words(kind: Kind) -> str:
@@ -244,6 +268,16 @@ def pointer(typingctx, address):
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(address), codegen
+
+
+@part
+def contiguous(row):
+    """Say of a 1-D view that its numbers lie side by side, which only the caller knows.
+
+    Numba calls a slice of a view "any layout", and loops over it do not become vector code.
+    """
+    address: Any = pointer(row.ctypes.data)  # type: ignore[call-arg]
+    return numba.carray(address, (row.size,), row.dtype)
 
 
 # --- The cache -----------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import pytest
 
 from gpt2lib import kernels
 
+# Nothing here takes long but the first use of a kernel, which compiles it.
+_PATIENCE = pytest.mark.timeout(600)
 CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -37,3 +39,10 @@ def backend() -> Any:
 def shuffled() -> Callable[[int], Any]:
     """The compiled operations with chunks in another order for every seed."""
     return lambda seed: kernels.load(Shuffled(seed))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder the time to compile."""
+    for item in items:
+        if "tests/kernels" in item.path.as_posix():
+            item.add_marker(_PATIENCE)

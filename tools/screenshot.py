@@ -1,4 +1,4 @@
-"""Take the README's pictures from the built pages: ``python -m tools.screenshot [PAGE]``.
+"""Take the README's pictures from the built pages: ``python -m tools.screenshot``.
 
 Needs Chromium (or ``CHROMIUM`` set to its path) and ``make book`` first.
 """
@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "_build" / "html"
-WIDTH, HEIGHT = 1280, 860
+WIDTH, HEIGHT = 1280, 960
+PAGE, PLACE = "chapters/03-attention.html", "#where-do-the-heads-look"
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -23,7 +24,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def take(page: str, anchor: str | None) -> None:
+def take(page: str, anchor: str = "") -> None:
     """Write ``book/_static/page-light.png`` and ``page-dark.png``, scrolled to an element."""
     from playwright.sync_api import sync_playwright
 
@@ -40,6 +41,7 @@ def take(page: str, anchor: str | None) -> None:
                 viewport={"width": WIDTH, "height": HEIGHT},
                 color_scheme="dark" if theme == "dark" else "light",
             )
+            tab.set_default_timeout(120_000)
             tab.goto(f"http://127.0.0.1:{server.server_port}/{page}")
             tab.evaluate("() => window.MathJax?.startup?.promise")
             if anchor:
@@ -66,5 +68,4 @@ def _shrink(path: Path) -> None:
 if __name__ == "__main__":
     if not (PAGES / "index.html").exists():
         raise SystemExit("nothing is built yet: make book")
-    chosen = sys.argv[1] if len(sys.argv) > 1 else "chapters/03-attention.html"
-    take(chosen, sys.argv[2] if len(sys.argv) > 2 else None)
+    take(*(sys.argv[1:] or [PAGE, PLACE]))

@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--preset", choices=PRESETS, help="size of the model (default tiny)")
     parser.add_argument(
+        "--init",
+        metavar="NAME|PATH",
+        help="begin with the weights of a trained model, and its tokenizer, instead of random "
+        "weights: fine-tuning",
+    )
+    parser.add_argument(
         "--tokenizer",
         metavar="gpt2|bpe|PATH",
         help="gpt2's vocabulary, one trained on the corpus, or a file "
@@ -83,6 +89,10 @@ def run(args: argparse.Namespace) -> int:
     from gpt2lib.train.loop import Trainer
 
     out = Path(args.out)
+    if args.resume and args.init is not None:
+        raise ValueError(
+            "--init begins a new run and --resume continues one: leave out one of them"
+        )
     setup = _continued(args, out) if args.resume else _fresh(args, out)
     trainer = Trainer(
         setup["model"],
@@ -120,8 +130,11 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     from gpt2lib.train.config import TrainConfig
     from gpt2lib.train.loop import prepare_folder
 
+    start = _trained(args)
     preset = args.preset or "tiny"
-    shape = GPT2Config.preset(preset)
+    shape = GPT2Config.preset(preset) if start is None else start.model.config
+    if start is not None and shape.channels >= _WIDTH:
+        preset = "gpt2"  # the settings of a large model suit it, whichever it is
     given = {name: value for name in _SETTINGS if (value := getattr(args, name)) is not None}
     name = args.corpus or "stories"
     given["aligned"] = name == "stories" if args.aligned is None else args.aligned
@@ -134,15 +147,21 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
         "validation": 0.1 if args.validation is None else args.validation,
     }
     corpus = _load(spec)
-    tokenizer, notes = _tokenizer(args.tokenizer, preset, corpus)
+    if start is None:
+        tokenizer, notes = _tokenizer(args.tokenizer, preset, corpus)
+    else:
+        tokenizer, notes = start.tokenizer, []
     dataset = Dataset.from_corpus(corpus, tokenizer)
     if args.batch is None:
         config, smaller = _fitting(config, dataset.train)
         notes += smaller
     if isinstance(tokenizer, BPE):
         tokenizer.save(out / "tokenizer.json")
-    shape = GPT2Config.preset(preset, vocab_size=tokenizer.vocab_size)
-    model = GPT2(shape, parameters=_initial(shape, config.seed), **_backend(args))
+    if start is None:
+        shape = GPT2Config.preset(preset, vocab_size=tokenizer.vocab_size)
+        model = GPT2(shape, parameters=_initial(shape, config.seed), **_backend(args))
+    else:
+        model = start.model
     return {
         "model": model,
         "dataset": dataset,
@@ -150,6 +169,17 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
         "corpus": spec,
         "notes": [*corpus.notes, *notes],
     }
+
+
+def _trained(args: argparse.Namespace) -> Any:
+    """Return the trained model (and its tokenizer) to begin with, or None for random weights."""
+    if args.init is None:
+        return None
+    if args.preset is not None or args.tokenizer is not None:
+        raise ValueError("--init brings its own size and tokenizer: leave out --preset/--tokenizer")
+    from gpt2lib.pretrained import load
+
+    return load(args.init, **_backend(args))
 
 
 def _defaults(preset: str, given: dict[str, Any]) -> dict[str, Any]:

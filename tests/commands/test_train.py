@@ -227,3 +227,23 @@ def one_line(capsys):
     last = err.splitlines()[-1]
     assert last.startswith("gpt2lib train: ")
     return last
+
+
+def test_a_trained_model_can_be_where_a_run_begins(whole, tmp_path):
+    out = tmp_path / "tuned"
+    options = ["--corpus", "stories", "--documents", 80, "--batch", 2, "--seq", 32, "--quiet"]
+    assert (
+        train("--init", whole, *options, "--steps", 1, "--learning-rate", 1e-30, "--out", out) == 0
+    )
+    assert (out / "tokenizer.json").read_bytes() == (whole / "tokenizer.json").read_bytes()
+    before, after = tensors(whole), tensors(out)
+    names = [name for name in before if "wte" in name and not name.startswith(("m.", "v."))]
+    assert names
+    for name in names:
+        np.testing.assert_array_equal(before[name], after[name])
+
+
+@pytest.mark.parametrize("extra", [["--preset", "tiny"], ["--tokenizer", "bpe"], ["--resume"]])
+def test_what_a_trained_model_brings_cannot_be_chosen(whole, tmp_path, capsys, extra):
+    assert train("--init", whole, *extra, "--out", tmp_path / "tuned") == 2
+    assert "--init" in capsys.readouterr().err

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before matplotlib is imported: no test needs a window
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # A worker a core already: BLAS threads on top would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings
 

@@ -177,7 +177,7 @@ def update_ratios(ratios: Mapping[str, float], matrices: Collection[str]) -> Fig
         Which of them are matrices.
     """
     names = list(ratios)
-    fig, ax = plt.subplots(figsize=(6.8, 0.21 * len(names) + 1.0), layout="constrained")
+    fig, ax = plt.subplots(figsize=(7.2, 0.24 * len(names) + 1.0), layout="constrained")
     at = np.arange(len(names))
     matrix = np.array([name in matrices for name in names])
     values = np.array(list(ratios.values()))
@@ -188,7 +188,7 @@ def update_ratios(ratios: Mapping[str, float], matrices: Collection[str]) -> Fig
         ax.plot(values[kind], at[kind], marker, color=PALETTE[color], markersize=5, label=label)
     ax.axvline(1e-3, color=PALETTE["muted"], linestyle="--", label="one thousandth")
     ax.set(xscale="log", xlabel="size of the update / size of the tensor")
-    ax.set_yticks(at, names, fontsize=7)
+    ax.set_yticks(at, names, fontsize=8.5)
     ax.invert_yaxis()
     ax.legend(loc="lower right")
     return fig
@@ -217,7 +217,7 @@ def memory(parts: Mapping[str, Mapping[str, float]]) -> Figure:
                 label=label if row == 0 else None,
             )
             left += size
-        ax.text(left, row, f"  {left:.1f} GB", va="center")
+        ax.annotate(f"{left:.1f} GB", (left, row), (6, 0), textcoords="offset points", va="center")
     ax.set_yticks(range(len(parts)), list(parts))
     ax.invert_yaxis()
     ax.margins(x=0.16)

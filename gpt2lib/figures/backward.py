@@ -90,7 +90,7 @@ def v_curve(epsilons: Array, errors: Mapping[str, Array]) -> Figure:
             color=PALETTE[name],
         )
     ax.axhline(1e-6, color=PALETTE["muted"], linestyle="--")
-    ax.text(epsilons.max(), 1.3e-6, "asked for: 1e-6", color=PALETTE["muted"], ha="right")
+    ax.text(epsilons.min(), 1.5e-6, "asked for: 1e-6", color=PALETTE["muted"])
     ax.set(xlabel="step ε", ylabel="relative error", ylim=(1e-12, 30))
     return fig
 
@@ -110,6 +110,7 @@ def directions(cosines: Mapping[str, Array]) -> Figure:
         ax.plot(np.arange(len(cosine)), cosine, marker=marker, color=PALETTE[name], label=label)
     ax.axhline(0, color=PALETTE["ink"], linewidth=0.8)
     ax.set(xlabel="after block (0: the embedding)", ylabel="cosine with the last gradient")
+    ax.set_xticks(range(max(len(cosine) for cosine in cosines.values())))
     ax.set_ylim(-0.2, 1.08)
     ax.legend(loc="center left")
     return fig
@@ -170,7 +171,9 @@ def mirror(forward: Callable[..., Any], backward: Callable[..., Any]) -> Mirror:
     Mirror
         Displays as a table. A residual has no line on the right: its gradient goes on unchanged.
     """
-    undone = {name.removesuffix("_backward"): [] for name, _ in _calls(backward)}
+    undone: dict[str, list[str]] = {
+        name.removesuffix("_backward"): [] for name, _ in _calls(backward)
+    }
     for name, saved in _calls(backward):
         undone[name.removesuffix("_backward")].append(saved)
     rows = []

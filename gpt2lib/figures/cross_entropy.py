@@ -9,9 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from gpt2lib.figures._style import PALETTE
+from gpt2lib.figures._style import PALETTE, text_on
 
 Array = np.ndarray[Any, Any]
+
+_TOKENS = 46  # bars in a row, so that the tokens below them can be read
 
 
 def surprise(marks: Sequence[tuple[float, str]]) -> Figure:
@@ -29,9 +31,12 @@ def surprise(marks: Sequence[tuple[float, str]]) -> Figure:
         nats = -np.log(probability)
         ax.plot(probability, nats, "o", color=PALETTE["orange"])
         ax.annotate(
-            f"{label}\n{nats:.2f} nats",
+            f"{label}: {nats:.2f} nats",
             (probability, nats),
-            xytext=(8, 4),
+            # at the right end the curve is low: write to its left, below what comes before
+            xytext=(8, 4) if probability < 0.8 else (-8, -3),
+            ha="left" if probability < 0.8 else "right",
+            va="bottom" if probability < 0.8 else "center",
             textcoords="offset points",
             fontsize=9,
         )
@@ -56,11 +61,11 @@ def push(labels: Sequence[str], logits: Array, target: int) -> Figure:
     p = np.exp(logits - logits.max())
     p /= p.sum()
     gradient = p - (np.arange(len(p)) == target)
-    fig, axes = plt.subplots(1, 3, figsize=(8.4, 2.9), sharey=True, layout="constrained")
+    fig, axes = plt.subplots(1, 3, figsize=(8.4, 3.1), sharey=True, layout="constrained")
     panels = (
         (logits, "logits z", "score"),
-        (p, f"probabilities p, loss {-np.log(p[target]):.2f} nats", "probability"),
-        (gradient, "gradient p − y, adds up to 0", "per unit of logit"),
+        (p, f"probabilities p\nloss {-np.log(p[target]):.2f} nats", "probability"),
+        (gradient, "gradient p − y\nadds up to 0", "nats per unit of logit"),
     )
     for ax, (values, title, unit) in zip(axes, panels, strict=True):
         bars = ax.barh(np.arange(len(labels)), values, color=PALETTE["blue"])
@@ -85,15 +90,23 @@ def token_losses(labels: Sequence[str], losses: Array, floor: float | None = Non
     floor
         The best mean that any model can reach, if it is known: a dashed line.
     """
-    fig, ax = plt.subplots(figsize=(max(6.4, 0.2 * len(labels)), 3.0), layout="constrained")
-    at = np.arange(len(labels))
-    ax.bar(at, losses, color=PALETTE["blue"], width=0.8)
-    ax.axhline(float(np.mean(losses)), color=PALETTE["orange"], label="mean of this text")
-    if floor is not None:
-        ax.axhline(floor, color=PALETTE["muted"], linestyle="--", label="floor: best possible mean")
-    ax.set_xticks(at, labels, rotation=90, fontsize=8)
-    ax.set(ylabel="loss (nats)", xlim=(-0.8, len(labels) - 0.2))
-    ax.legend(loc="upper right")
+    losses = np.asarray(losses)
+    rows = -(-len(labels) // _TOKENS)
+    width = -(-len(labels) // rows)  # rows of equal length
+    fig, axes = plt.subplots(
+        rows, 1, figsize=(8.2, 2.3 * rows + 0.2), sharey=True, squeeze=False, layout="constrained"
+    )
+    for row, ax in enumerate(axes[:, 0]):
+        part = slice(row * width, (row + 1) * width)
+        at = np.arange(len(labels[part]))
+        ax.bar(at, losses[part], color=PALETTE["blue"], width=0.8)
+        ax.axhline(float(losses.mean()), color=PALETTE["orange"], label="mean of this text")
+        if floor is not None:
+            style = {"color": PALETTE["muted"], "linestyle": "--"}
+            ax.axhline(floor, label="floor: best possible mean", **style)
+        ax.set_xticks(at, labels[part], rotation=90, fontsize=9)
+        ax.set(ylabel="loss (nats)", xlim=(-0.8, width - 0.2))
+    axes[0, 0].legend(loc="upper right")
     return fig
 
 
@@ -109,18 +122,17 @@ def jacobian(p: Array, labels: Sequence[str]) -> Figure:
     """
     matrix = np.diag(p) - np.outer(p, p)
     top = float(np.abs(matrix).max())
-    fig, ax = plt.subplots(figsize=(4.8, 4.0), layout="constrained")
+    fig, ax = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
     image = ax.imshow(matrix, cmap="g2-diverging", vmin=-top, vmax=top)
     for (row, column), value in np.ndenumerate(matrix):
-        strong = abs(value) > 0.6 * top
         ax.text(
             column,
             row,
-            f"{value:+.2f}",
+            f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0",
             ha="center",
             va="center",
             fontsize=9,
-            color="white" if strong else PALETTE["ink"],
+            color=text_on("g2-diverging", 0.5 + 0.5 * value / top),
         )
     ax.set_xticks(range(len(p)), labels)
     ax.set_yticks(range(len(p)), labels)

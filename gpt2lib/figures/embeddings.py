@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from gpt2lib.figures._style import PALETTE, SERIES
 
@@ -43,7 +44,9 @@ def word_map(groups: Mapping[str, tuple[Sequence[str], Array]]) -> Figure:
     for (group, (words, points)), name, marker in zip(
         groups.items(), SERIES, "os^Dv", strict=False
     ):
-        ax.scatter(*points.T, color=PALETTE[name], marker=marker, s=34, label=group)
+        ax.scatter(
+            points[:, 0], points[:, 1], color=PALETTE[name], marker=marker, s=34, label=group
+        )
         for word, point in zip(words, points, strict=True):
             ax.annotate(
                 word,
@@ -73,6 +76,8 @@ def heat(matrix: Array, *, label: str, axis: str, names: Sequence[str] | None = 
         A name for each row, if there are few.
     """
     fig, ax = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
+    if isinstance(layout := fig.get_layout_engine(), ConstrainedLayoutEngine):
+        layout.set(w_pad=0.12)  # a square axes is centred, its label hangs over
     image = ax.imshow(matrix, cmap="g2-diverging", vmin=-1, vmax=1)
     ax.set(xlabel=axis, ylabel=axis)
     if names is not None:

@@ -15,8 +15,9 @@ from gpt2lib.figures._style import PALETTE, SERIES
 
 Array = np.ndarray[Any, Any]
 
-_COLUMNS = 78  # characters in a line of boxes
-_MONO = {"family": "monospace", "fontsize": 9.5}
+_COLUMNS = 84  # characters in a line of boxes, with what lies around each piece
+_PAD = 0.5  # around a piece, in characters: else two bytes look like one number
+_MONO: dict[str, Any] = {"family": "monospace", "fontsize": 9.5}
 
 
 def boxes(rows: Mapping[str, Sequence[str]], *, wrap: int = _COLUMNS) -> Figure:
@@ -50,13 +51,13 @@ def boxes(rows: Mapping[str, Sequence[str]], *, wrap: int = _COLUMNS) -> Figure:
 def _wrap(pieces: Sequence[str], wrap: int) -> list[list[str]]:
     """Break pieces into lines of at most ``wrap`` characters."""
     lines: list[list[str]] = [[]]
-    width = 0
+    width = 0.0
     for piece in pieces:
-        if lines[-1] and width + len(piece) > wrap:
+        if lines[-1] and width + len(piece) + _PAD > wrap:
             lines.append([])
-            width = 0
+            width = 0.0
         lines[-1].append(piece)
-        width += len(piece)
+        width += len(piece) + _PAD
     return lines
 
 
@@ -67,7 +68,7 @@ def _line(ax: Axes, pieces: Sequence[str], y: float, first: int) -> None:
         color = PALETTE[SERIES[index % len(SERIES)]]
         box = FancyBboxPatch(
             (x + 0.06, y - 0.36),
-            len(piece) - 0.12,
+            len(piece) + _PAD - 0.12,
             0.72,
             boxstyle="round,pad=0,rounding_size=0.25",
             facecolor=color,
@@ -75,8 +76,8 @@ def _line(ax: Axes, pieces: Sequence[str], y: float, first: int) -> None:
             alpha=0.22,
         )
         ax.add_patch(box)
-        ax.text(x + len(piece) / 2, y, piece, ha="center", va="center", **_MONO)
-        x += len(piece)
+        ax.text(x + (len(piece) + _PAD) / 2, y, piece, ha="center", va="center", **_MONO)
+        x += len(piece) + _PAD
 
 
 def stair(states: Sequence[Sequence[str]], ranks: Sequence[int | None]) -> Figure:
@@ -90,12 +91,12 @@ def stair(states: Sequence[Sequence[str]], ranks: Sequence[int | None]) -> Figur
         When the merge that comes next was learned (0: first); None at the end.
     """
     fig, ax = plt.subplots(figsize=(6.8, 0.42 * len(states) + 0.3), layout="constrained")
-    width = sum(len(piece) for piece in states[0])
+    width = sum(len(piece) + _PAD for piece in states[0])
     for row, (pieces, rank) in enumerate(zip(states, ranks, strict=True)):
         _line(ax, pieces, -row, 0)
         note = "done: no pair left to merge" if rank is None else f"next: merge number {rank}"
         ax.text(width + 1.5, -row, note, va="center", color=PALETTE["muted"], fontsize=9)
-    ax.set(xlim=(-0.5, width + 22), ylim=(0.7 - len(states), 0.7))
+    ax.set(xlim=(-0.5, width + 22), ylim=(0.4 - len(states), 0.6))
     ax.axis("off")
     return fig
 

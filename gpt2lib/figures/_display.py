@@ -258,7 +258,7 @@ def _open_tag(body: str, prefix: str, alt: str, used: set[str]) -> str:
         f'xmlns:xlink="http://www.w3.org/1999/xlink" {view.group(0)} '
         f'width="{px:.0f}" height="{height * 96 / 72:.0f}" role="img" '
         f'aria-label="{html.escape(alt.strip())}" '
-        f'style="max-width:100%;height:auto;fill:var(--g2-ink,#1b2130)">'
+        f'style="--g2-width:{px:.0f}px;max-width:100%;height:auto;fill:var(--g2-ink,#1b2130)">'
         f"<style>{''.join(rules)}</style>"
     )
     rest = re.sub(

@@ -389,8 +389,11 @@ def switched(
     right.set(ylabel="loss (nats)", xlabel="token to be predicted")
     right.legend(loc="upper right", ncols=3)
     top = float(max(before.max(initial=0), after.max(initial=0), 1.0))
-    worst = sorted(changed, key=lambda c: -abs(after[c[0]] - before[c[0]]))[:3]
-    for position, old, new in worst:
+    named: list[int] = []
+    for position, old, new in sorted(changed, key=lambda c: -abs(after[c[0]] - before[c[0]])):
+        if len(named) == 3 or any(abs(position - other) < 12 for other in named):
+            continue  # no room: labels would lie on each other
+        named.append(position)
         text, near_end = f"{old} → {new}", position > 0.85 * len(tokens)
         right.text(
             position + 0.5 * near_end,

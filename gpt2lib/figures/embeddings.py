@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -32,15 +32,19 @@ def plane(x: Array) -> tuple[Array, float]:
     return u[:, :2] * s[:2], float((s[:2] ** 2).sum() / (s**2).sum())
 
 
-def word_map(groups: Mapping[str, tuple[Sequence[str], Array]]) -> Figure:
+def word_map(
+    groups: Mapping[str, tuple[Sequence[str], Array]], *, unlabelled: Collection[str] = ()
+) -> Figure:
     """Draw words as points of a plane, each group with its own colour and mark.
 
     Parameters
     ----------
     groups
         Group to its (words, (n, 2) points).
+    unlabelled
+        Groups whose points lie too close for their words to be written beside them.
     """
-    fig, ax = plt.subplots(figsize=(7.4, 5.4), layout="constrained")
+    fig, ax = plt.subplots(figsize=(7.0, 4.6), layout="constrained")
     for (group, (words, points)), name, marker in zip(
         groups.items(), SERIES, "os^Dv", strict=False
     ):
@@ -48,6 +52,8 @@ def word_map(groups: Mapping[str, tuple[Sequence[str], Array]]) -> Figure:
             points[:, 0], points[:, 1], color=PALETTE[name], marker=marker, s=34, label=group
         )
         for word, point in zip(words, points, strict=True):
+            if group in unlabelled:
+                continue
             ax.annotate(
                 word,
                 point,

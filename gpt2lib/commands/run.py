@@ -1,6 +1,6 @@
 """Start a command with what its runtime needs in its process from the very start.
 
-    gpt2lib run --runtime nosv -- gpt2lib train --backend numba --runtime nosv
+    gpt2lib run --runtime nosv -- gpt2lib train --backend numba --runtime nosv --out run
     gpt2lib run --runtime nosv --ovni -- python train.py
     gpt2lib run --runtime openmp --preload libomp.so.5 -- python train.py
 

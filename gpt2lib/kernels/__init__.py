@@ -36,7 +36,7 @@ from gpt2lib.kernels import (
 from gpt2lib.kernels import matmul as matmul_ladder
 from gpt2lib.kernels._compile import Kernel, kernels
 
-__all__ = ["Backend", "Kernel", "kernels", "load"]
+__all__ = ["Backend", "Kernel", "compile_all", "kernels", "load"]
 
 
 class Backend:
@@ -163,3 +163,16 @@ def load(runtime: Any = "threads", threads: int | None = None, matmul: str = "bl
     elif threads is not None and threads != runtime.threads:
         raise ValueError(f"{runtime!r} has {runtime.threads} threads, not {threads}.")
     return Backend(runtime, matmul)
+
+
+def compile_all(*reals: str) -> None:
+    """Compile every kernel now, rather than each when it is first used.
+
+    Parameters
+    ----------
+    *reals
+        ``"float32"`` (the default) and/or ``"float64"``.
+    """
+    for real in reals or ("float32",):
+        for kernel in kernels().values():
+            kernel.entry(real)

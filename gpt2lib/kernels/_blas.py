@@ -11,9 +11,10 @@ import functools
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from gpt2lib.kernels._compile import part
+from gpt2lib.kernels._compile import emitted
+
+INT8, INT32 = ir.IntType(8), ir.IntType(32)
 
 
 @functools.cache
@@ -25,71 +26,80 @@ def blas_gemm(real: str) -> int:
     return get_cython_function_address("scipy.linalg.cython_blas", name)
 
 
-@intrinsic
-def _call_gemm(typingctx, gemm, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """Call ``gemm`` as Fortran does: every argument by reference, columns contiguous."""
-    real = alpha
-    i64 = types.int64
-    signature = types.void(i64, i64, i64, i64, i64, i64, real, i64, i64, i64, i64, real, i64, i64)
-    kinds = "ttiiirpipirpi"  # trans, trans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc
-
-    def codegen(context, builder, signature, args):
-        real_type = context.get_value_type(real)
-        widths = {"t": ir.IntType(8), "i": ir.IntType(32)}
-        passed = []
-        for kind, value in zip(kinds, args[1:], strict=True):
-            if kind == "p":
-                passed.append(builder.inttoptr(value, real_type.as_pointer()))
-                continue
-            if kind != "r":
-                value = builder.trunc(value, widths[kind])
-            slot = cgutils.alloca_once(builder, value.type)
-            builder.store(value, slot)
-            passed.append(slot)
-        function = ir.FunctionType(ir.VoidType(), [p.type for p in passed])
-        builder.call(builder.inttoptr(args[0], function.as_pointer()), passed)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@part
-def _layout(rows, columns, row_stride, column_stride, item):
-    """Say how a view lies in memory: its leading dimension, and whether rows are contiguous."""
-    if column_stride == item or (columns == 1 and row_stride != item):
-        return max(row_stride // item, columns, 1), True
-    return max(column_stride // item, rows, 1), False
-
-
-@part
-def matmul(gemm, a, b, out, alpha, beta):
+@emitted
+def matmul(typingctx, gemm, a, b, out, alpha, beta):
     """Compute out = alpha * a @ b + beta * out, for use in kernels.
 
-    a (M, K), b (K, N): arrays or views in which rows or columns are contiguous (``x[:, lo:hi]``,
-    ``w.T``); out (M, N): rows contiguous. With beta = 0, ``out`` is not read.
+    ``gemm`` is the address of the function that does it. a (M, K), b (K, N): arrays or views in
+    which rows or columns are contiguous (``x[:, lo:hi]``, ``w.T``); out (M, N): rows contiguous.
+    With beta = 0, ``out`` is not read.
 
     gemm thinks in columns: a row-major (M, N) is its (N, M), so it is asked for out.T = b.T @ a.T.
     """
-    m, n = out.shape
-    k = a.shape[1]
-    if m == 0 or n == 0:
-        return
-    lda, rows_a = _layout(m, k, a.strides[0], a.strides[1], a.itemsize)
-    ldb, rows_b = _layout(k, n, b.strides[0], b.strides[1], b.itemsize)
-    ldc = max(out.strides[0] // out.itemsize, n)
-    _call_gemm(  # type: ignore[call-arg]
-        gemm,
-        78 if rows_b else 84,  # "N" or "T"
-        78 if rows_a else 84,
-        n,
-        m,
-        k,
-        out.dtype.type(alpha),
-        b.ctypes.data,
-        ldb,
-        a.ctypes.data,
-        lda,
-        out.dtype.type(beta),
-        out.ctypes.data,
-        ldc,
+    signature = types.void(types.int64, a, b, out, out.dtype, out.dtype)
+    return signature, _emit_matmul
+
+
+def _emit_matmul(context, builder, signature, args):
+    """Emit the call of gemm: as Fortran has it, every argument by reference."""
+    gemm, alpha, beta = args[0], args[4], args[5]
+    a, b, out = (
+        context.make_array(signature.args[i])(context, builder, args[i]) for i in (1, 2, 3)
     )
+    m, n = cgutils.unpack_tuple(builder, out.shape, 2)
+    k = builder.extract_value(a.shape, 1)
+    trans_a, lda = _layout(builder, a)
+    trans_b, ldb = _layout(builder, b)
+    ldc = _layout(builder, out)[1]
+    not_empty = builder.and_(*(builder.icmp_signed(">", size, _int(0)) for size in (m, n)))
+    with builder.if_then(not_empty):
+        passed = [
+            *(_by_reference(builder, letter) for letter in (trans_b, trans_a)),
+            *(_by_reference(builder, builder.trunc(size, INT32)) for size in (n, m, k)),
+            _by_reference(builder, alpha),
+            b.data,
+            _by_reference(builder, builder.trunc(ldb, INT32)),
+            a.data,
+            _by_reference(builder, builder.trunc(lda, INT32)),
+            _by_reference(builder, beta),
+            out.data,
+            _by_reference(builder, builder.trunc(ldc, INT32)),
+        ]
+        function = ir.FunctionType(ir.VoidType(), [value.type for value in passed])
+        builder.call(builder.inttoptr(gemm, function.as_pointer()), passed)
+    return context.get_dummy_value()
+
+
+def _int(value):
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _by_reference(builder, value):
+    slot = cgutils.alloca_once(builder, value.type)
+    builder.store(value, slot)
+    return slot
+
+
+def _layout(builder, matrix):
+    """Say how a matrix lies in memory: gemm's letter for it, and the distance of its lines.
+
+    Where the columns of a row lie side by side it is "N" to gemm, whose matrix is the transposed
+    one; else its rows must lie side by side, and it is "T". A matrix of one line may give that line
+    any stride; gemm wants the distance to be no shorter than a line all the same.
+    """
+    rows, columns = cgutils.unpack_tuple(builder, matrix.shape, 2)
+    row_step, column_step = (
+        builder.sdiv(step, matrix.itemsize)
+        for step in cgutils.unpack_tuple(builder, matrix.strides)
+    )
+    one = _int(1)
+    single = builder.and_(
+        builder.icmp_signed("==", columns, one), builder.icmp_signed("!=", row_step, one)
+    )
+    plain = builder.or_(builder.icmp_signed("==", column_step, one), single)
+    letter = builder.select(plain, ir.Constant(INT8, ord("N")), ir.Constant(INT8, ord("T")))
+    step = builder.select(plain, row_step, column_step)
+    line = builder.select(plain, columns, rows)
+    for least in (line, one):
+        step = builder.select(builder.icmp_signed("<", step, least), least, step)
+    return letter, step

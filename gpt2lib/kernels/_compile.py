@@ -133,11 +133,14 @@ class Kernel:
         """Return the entry's address for arguments of these types; compile it if need be."""
         real = arguments[self._real].dtype.name if self._real >= 0 else "float32"
         entry = self._entries.get(real)
-        if entry is None:
-            with _LOCK:
-                entry = self._entries.get(real) or self.compile(real)
-                self._entries[real] = entry
-        return entry.address
+        return entry.address if entry is not None else self.entry(real).address
+
+    def entry(self, real: str) -> Any:
+        """Return the native entry for ``real`` ("float32" or "float64"); compile it if need be."""
+        with _LOCK:
+            if real not in self._entries:
+                self._entries[real] = self.compile(real)
+            return self._entries[real]
 
     def compile(self, real: str) -> Any:
         """Compile the entry for ``real`` ("float32" or "float64"), or load it from the disk."""
@@ -176,6 +179,11 @@ def native(name: str, real: str, text: str, signature: Any, **scope: Any) -> Any
     exec(compile(text, str(path), "exec"), scope)
     with _announced(path):
         return numba.cfunc(signature, cache=True, **_OPTIONS)(scope["entry"])
+
+
+def emitted(function: Callable[..., Any]) -> Any:
+    """Make an operation of compiled code out of LLVM instructions (Numba's ``intrinsic``)."""
+    return intrinsic(function)
 
 
 def part(function: Callable[..., Any], fastmath: frozenset[str] = VECTORIZE) -> Any:
@@ -260,7 +268,7 @@ def entry_source(name: str, kinds: tuple[Kind, ...], real: str) -> str:
     return "\n".join([*lines, f"    body({names})", ""])
 
 
-@intrinsic
+@emitted
 def pointer(typingctx, address):
     """Turn an address (an integer) into a ``void *``."""
 
@@ -276,8 +284,7 @@ def contiguous(row):
 
     Numba calls a slice of a view "any layout", and loops over it do not become vector code.
     """
-    address: Any = pointer(row.ctypes.data)  # type: ignore[call-arg]
-    return numba.carray(address, (row.size,), row.dtype)
+    return numba.carray(pointer(row.ctypes.data), (row.size,), row.dtype)
 
 
 # --- The cache -----------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
-from gpt2lib.kernels._compile import INLINED, exact_part, part
+from gpt2lib.kernels._compile import INLINED, emitted, exact_part, part
 
 F = np.float32
 LOG2_E = F(1.4426950408889634)
@@ -29,7 +29,7 @@ P0, P1, P2 = F(5.0000001201e-1), F(1.6666665459e-1), F(4.1665795894e-2)
 P3, P4, P5 = F(8.3334519073e-3), F(1.3981999507e-3), F(1.9875691500e-4)
 
 
-@intrinsic
+@emitted
 def _scale_by_power_of_two(typingctx, x, rounded):
     """Return x * 2**n for n in the low bits of ``rounded``: n is added to x's exponent.
 
@@ -58,7 +58,7 @@ def _exp32(x):
     r = clamped - n * LN2_HIGH
     r = r - n * LN2_LOW
     p = ((((P5 * r + P4) * r + P3) * r + P2) * r + P1) * r + P0
-    power: Any = _scale_by_power_of_two(p * (r * r) + r + F(1.0), rounded)  # type: ignore[call-arg]
+    power: Any = _scale_by_power_of_two(p * (r * r) + r + F(1.0), rounded)
     power = F(0.0) if x < LOWEST else power
     return F(np.inf) if x > HIGHEST else power
 

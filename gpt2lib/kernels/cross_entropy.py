@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from gpt2lib.kernels import Backend
 
 
+BLOCK = 1024  # numbers that wait in the first-level cache until they are written back
+
+
 @kernel
 def cross_entropy_forward_rows(
     lo: int, hi: int, logits: Real2, targets: Int1, ignored: Int, losses: Real1, lse: Real1
@@ -37,15 +40,24 @@ def cross_entropy_backward_rows(
     lo: int, hi: int, logits: Real2, targets: Int1, ignored: Int, lse: Real1, scale: Real,
     out: Real2,
 ) -> None:  # fmt: skip
-    """Write (probabilities - one-hot target) * scale; a row may be written over its logits."""
+    """Write (probabilities - one-hot target) * scale; a row may be written over its logits.
+
+    It goes through a small block: a loop that reads and writes the same row would not become
+    vector code, since the compiler has to fear that a number is read after it was replaced.
+    """
+    block = np.empty(BLOCK, logits.dtype)
     for n in range(lo, hi):
-        z, d = logits[n], out[n]
+        z, d, shift = logits[n], out[n], lse[n]
         if targets[n] == ignored:
             d[:] = 0
             continue
-        shift = lse[n]
-        for k in range(d.size):
-            d[k] = exp(z[k] - shift) * scale
+        for begin in range(0, z.size, BLOCK):
+            part, place = z[begin : begin + BLOCK], d[begin : begin + BLOCK]
+            values = block[: part.size]
+            for k in range(values.size):
+                values[k] = exp(part[k] - shift) * scale
+            for k in range(place.size):
+                place[k] = values[k]
         d[targets[n]] -= scale
 
 

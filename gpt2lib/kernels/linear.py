@@ -31,7 +31,9 @@ def linear_forward_tiles(
         top, bottom, left, right = tile(number, out.shape[0], out.shape[1], height, width)
         b = bias[left:right]
         for n in range(top, bottom):
-            out[n, left:right] = b
+            row = out[n, left:right]
+            for c in range(row.size):  # not a slice's assignment: that takes seconds to compile
+                row[c] = b[c]
         matmul(gemm, x[top:bottom], weight[:, left:right], out[top:bottom, left:right], 1, 1)
 
 
@@ -45,7 +47,9 @@ def linear_gelu_forward_tiles(
         top, bottom, left, right = tile(number, out.shape[0], out.shape[1], height, width)
         b = bias[left:right]
         for n in range(top, bottom):
-            pre[n, left:right] = b
+            row = pre[n, left:right]
+            for c in range(row.size):
+                row[c] = b[c]
         matmul(gemm, x[top:bottom], weight[:, left:right], pre[top:bottom, left:right], 1, 1)
         for n in range(top, bottom):
             row, bent = pre[n, left:right], out[n, left:right]
@@ -89,7 +93,8 @@ def linear_stream_finish(
     b = bias[lo:hi]
     for n in range(out.shape[0]):
         total = out[n, lo:hi]
-        total[:] = b
+        for c in range(total.size):
+            total[c] = b[c]
         for k in range(partials.shape[0]):
             row = partials[k, n, lo:hi]
             for c in range(total.size):

@@ -136,3 +136,10 @@ def test_an_argument_of_an_unknown_kind_is_refused():
 
     with pytest.raises(TypeError, match="x"):
         _compile.Kernel(body)
+
+
+def test_compile_all_leaves_nothing_to_compile():
+    import gpt2lib.kernels
+
+    gpt2lib.kernels.compile_all()
+    assert all("float32" in kernel._entries for kernel in kernels().values())

@@ -15,9 +15,8 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from gpt2lib.kernels._compile import contiguous, part
+from gpt2lib.kernels._compile import contiguous, emitted, part
 
 ROWS = 6  # of the register tile: 6 x 2 accumulators, 2 vectors of b and 1 of a make 15 of 16
 INNER = 384  # numbers of a panel: ROWS and two vectors of them stay in the first-level cache
@@ -38,7 +37,7 @@ def _vector_bytes() -> int:
 VECTOR_BYTES = _vector_bytes()
 
 
-@intrinsic
+@emitted
 def _multiply_panels(typingctx, a, b, inner, out, stride, accumulate):
     """Add (or, if not ``accumulate``, write) a panel of a times a panel of b to a tile of out.
 
@@ -197,9 +196,9 @@ def matmul_micro(a: np.ndarray, b: np.ndarray, out: np.ndarray, alpha: float, be
                         if i + ROWS <= M and j + width <= N:
                             tile = out[i:, j:]
                             stride = out.strides[0] // out.itemsize
-                            _multiply_panels(left[p], right[q], padded, tile, stride, add)  # type: ignore[call-arg]
+                            _multiply_panels(left[p], right[q], padded, tile, stride, add)
                             continue
-                        _multiply_panels(left[p], right[q], padded, edge, width, False)  # type: ignore[call-arg]
+                        _multiply_panels(left[p], right[q], padded, edge, width, False)
                         for r in range(min(ROWS, M - i)):
                             for c in range(min(width, N - j)):
                                 old = out[i + r, j + c] if add else out.dtype.type(0)

@@ -4,7 +4,7 @@
 
 For each operation: milliseconds (the best of several rounds), how many calls a step makes, its
 share of the step, and the rate: GFLOP/s and percent of a 2048 x 2048 x 2048 matrix product with
-the same threads for what multiplies matrices, GB/s for what passes over memory. With ``--threads 1`` the
+the same threads for what multiplies matrices, GB/s for what passes over memory. With one thread the
 clock counts the processor's time of this thread, so that a busy machine disturbs it little.
 
 The rounds go through all operations in turn, so that a disturbance meets all of them alike.

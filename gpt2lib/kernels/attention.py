@@ -14,14 +14,14 @@ import numpy as np
 
 from gpt2lib.kernels._blas import matmul
 from gpt2lib.kernels._check import Array, real, result, same, sums
-from gpt2lib.kernels._compile import Int, Real3, Real4, kernel, part
+from gpt2lib.kernels._compile import Int, Real3, Real4, contiguous, kernel, part
 from gpt2lib.kernels._math import exp, largest
 
 if TYPE_CHECKING:
     from gpt2lib.kernels import Backend
 
-QUERIES = 64  # rows of a tile; KEYS is a multiple of it, so no tile of a row is empty
-KEYS = 256
+QUERIES = 64  # rows of a tile
+KEYS = 512  # 128 KiB of scores in float32: half as many are a third slower, twice as many a quarter
 
 
 @part
@@ -44,7 +44,7 @@ def _attend(gemm, q, k, v, out, lse, first, scores):
             s[r, seen:] = zero
             if seen == 0:  # this row's keys all lie before the tile
                 continue
-            row = s[r, :seen]
+            row = contiguous(s[r, :seen])
             highest = max(top[r], largest(row))
             shrink = exp(top[r] - highest)  # 0 at the first tile
             part = zero
@@ -54,13 +54,13 @@ def _attend(gemm, q, k, v, out, lse, first, scores):
             total[r] = total[r] * shrink + part
             top[r] = highest
             if begin > 0:
-                z = out[r]
+                z = contiguous(out[r])
                 for c in range(z.size):
                     z[c] *= shrink
         matmul(gemm, s, v[begin:end], out, one, 0 if begin == 0 else 1)
     for r in range(q.shape[0]):
         lse[r] = top[r] + np.log(total[r])
-        z, inverse = out[r], one / total[r]
+        z, inverse = contiguous(out[r]), one / total[r]
         for c in range(z.size):
             z[c] *= inverse
 
@@ -111,7 +111,8 @@ def _tile_gradients(p, dp, lse, along, seen_first, scale):
     """Turn scaled scores into probabilities, and dp into the gradient of q @ k.T, in place."""
     for r in range(p.shape[0]):
         seen = min(p.shape[1], seen_first + r)
-        row, d, shift, a = p[r, :seen], dp[r, :seen], lse[r], along[r]
+        row, d = contiguous(p[r, :seen]), contiguous(dp[r, :seen])
+        shift, a = lse[r], along[r]
         for j in range(row.size):
             row[j] = exp(row[j] - shift)
             d[j] = row[j] * (d[j] - a) * scale
@@ -142,7 +143,7 @@ def attention_backward_heads(
                 out[b, first:last, part],
             )
             for r in range(last - first):
-                row, other, total = dz[r], z[r], qkv.dtype.type(0)
+                row, other, total = contiguous(dz[r]), contiguous(z[r]), qkv.dtype.type(0)
                 for c in range(row.size):
                     total += row[c] * other[c]
                 along[r] = total  # equals the sum of p * dp over the row
@@ -169,7 +170,7 @@ def attention_backward_heads(
 def _store(x, cache, position):
     """Copy rows (T, hs) to the cache (context, hs), from ``position`` on."""
     for t in range(x.shape[0]):
-        row, place = x[t], cache[position + t]
+        row, place = contiguous(x[t]), contiguous(cache[position + t])
         for c in range(place.size):
             place[c] = row[c]
 

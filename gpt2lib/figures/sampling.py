@@ -99,18 +99,26 @@ def choice(labels: Sequence[str], before: Array, after: Array, text: str) -> Fig
     text
         A sampled text, printed below.
     """
-    fig = plt.figure(figsize=(7.6, 3.6), layout="none")  # fixed places: drawn anew at every change
-    ax = fig.add_axes((0.08, 0.42, 0.90, 0.54))
+    # Drawn anew at every change of a control: fixed places instead of a layout, and thick lines
+    # and texts instead of bars and ticks, make it three times as quick.
+    fig = plt.figure(figsize=(7.6, 3.4), layout="none")
+    ax = fig.add_axes((0.08, 0.40, 0.90, 0.56))
     at = np.arange(len(labels))
-    ax.bar(at - 0.21, before, 0.42, color=PALETTE["grid"], label="as the model says")
-    ax.bar(at + 0.21, after, 0.42, color=PALETTE["blue"], label="as it is drawn from")
-    ax.set_xticks(at, labels, rotation=60, fontsize=8.5)
-    ax.set(
-        ylabel="probability",
-        ylim=(0, max(0.4, 1.05 * float(after.max()))),
-        xlim=(-0.6, len(labels) - 0.4),
+    top = max(0.42, 1.05 * float(after.max()), 1.05 * float(before.max()))
+    panels = (
+        (-0.21, before, "grid", "as the model says", 0.86),
+        (0.21, after, "blue", "as it is drawn from", 0.76),
     )
-    ax.legend(loc="upper right")
+    width = 0.40 * 72 * 6.84 / (len(labels) + 0.2)  # points: two fifths of a token's place
+    for offset, p, name, meaning, height in panels:
+        ax.vlines(at + offset, 0, p, colors=PALETTE[name], linewidth=width, capstyle="butt")
+        ax.plot(0.74, height + 0.02, "s", transform=ax.transAxes, color=PALETTE[name], markersize=8)
+        ax.text(0.765, height, meaning, transform=ax.transAxes, fontsize=9)
+    for x, label in enumerate(labels):
+        ax.text(x, -0.04 * top, label, ha="center", va="top", rotation=60, fontsize=8.5)
+    ax.set_xticks([])
+    ax.set_yticks(np.arange(0, top, 0.2 if top < 0.6 else 0.5))
+    ax.set(ylabel="probability", ylim=(0, top), xlim=(-0.6, len(labels) - 0.4))
     fig.text(0.03, 0.17, textwrap.fill(text, 88), va="top", fontsize=9.5, linespacing=1.5)
     return fig
 

@@ -172,7 +172,8 @@ def kinds(
         look: dict[str, Any] = {"color": PALETTE[SERIES[number]], "marker": "os^Dv"[number]}
         ax.plot(steps, values, linestyle=styles[number], label=kind, **look)
         if len(later):
-            ax.plot([beyond], [later[number]], markersize=8, **look)
+            aside = (number - (len(losses) - 1) / 2) * 0.025 * steps[-1]
+            ax.plot([beyond + aside], [later[number]], markersize=7, clip_on=False, **look)
     if len(later):
         ax.axvline(steps[-1] * 1.06, color=PALETTE["muted"], linestyle=":", linewidth=1.2)
         ax.set_xlim(-0.03 * steps[-1], steps[-1] * 1.2)

@@ -60,9 +60,10 @@ def test_choice_draws_before_after_and_the_text():
     text = "Once upon a time there was a little girl named Lily. " * 3
     fig = sampling.choice(LABELS, P, np.roll(P, 1), text)
     (ax,) = fig.axes
-    before, after = (container.patches for container in ax.containers)
-    np.testing.assert_allclose(heights(before), P)
-    np.testing.assert_allclose(heights(after), np.roll(P, 1))
+    before, after = ([to - low for (_, low), (_, to) in c.get_segments()] for c in ax.collections)
+    np.testing.assert_allclose(before, P)
+    np.testing.assert_allclose(after, np.roll(P, 1))
+    assert [t.get_text() for t in ax.texts if t.get_text() in LABELS] == LABELS
     assert text.strip() in " ".join(words(fig).split())
     assert faults(fig) == []
 

@@ -3,7 +3,7 @@
     python benchmarks/peers.py --preset gpt2 --batch 4 --seq 64 --llmc PATH --torch-python PATH
 
 What is compared, how, and what the results hold: benchmarks/README.md. Progress goes to stderr, the
-table to stdout; Ctrl-C ends the run and keeps what has been measured.
+table to stdout; Ctrl-C, or SIGTERM, ends the run and keeps what has been measured.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,12 @@ def main(argv: list[str] | None = None) -> int:
             report.save(Path(args.out), results)
 
     status = 0
+    # Who ends it from outside (timeout, a batch system) loses no more than who presses Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         warn_if_busy(settings)
-        plan.run(settings, results, keep)
+        settings.keep = keep
+        plan.run(settings, results)
         results["finished"] = True
     except KeyboardInterrupt:
         settings.say("interrupted: what has been measured is kept.")
@@ -81,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--timeout", type=float, default=600, help="seconds that a turn may take")
     add("--compile-timeout", type=float, default=900, help="seconds for torch.compile")
     add("--megabytes", type=int, default=512, help="of memory read to find its rate")
+    add("--sgemm", type=int, default=2048, help="size of the matrix product to find its rate")
     add("--out", metavar="FILE", help="write the results there, as JSON")
     return parser
 
@@ -91,7 +96,7 @@ def read_settings(args: argparse.Namespace) -> plan.Settings:
 
     config = GPT2Config.preset(args.preset, **({"layers": args.layers} if args.layers else {}))
     config.check_length(args.seq)
-    for name in ("batch", "repeats", "steps", "tokens", "megabytes"):
+    for name in ("batch", "repeats", "steps", "tokens", "megabytes", "sgemm"):
         if getattr(args, name) < (2 if name == "tokens" else 1):
             raise ValueError(f"--{name} {getattr(args, name)} is too small")
     if args.threads is not None and args.threads < 1:
@@ -121,6 +126,7 @@ def read_settings(args: argparse.Namespace) -> plan.Settings:
         timeout=args.timeout,
         compile_timeout=args.compile_timeout,
         megabytes=args.megabytes,
+        sgemm=args.sgemm,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
 

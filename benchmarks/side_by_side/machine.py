@@ -45,7 +45,7 @@ class Machine:
         self.parts = [part[: part.size // 4 * 4] for part in parts]
         for reader in (read, read_four):
             self._read(reader)
-        return {"sgemm": f"{size}^3, NumPy {np.__version__}", "read": f"{megabytes} MiB"}
+        return {"sgemm": f"{size}^3", "read": f"{megabytes} MiB"}
 
     def sgemm(self, count: int) -> dict[str, Any]:
         """Return the seconds of some products, and the operations of one."""

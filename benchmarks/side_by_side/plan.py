@@ -27,7 +27,6 @@ LOSS_TOLERANCE = 1e-3
 FIRST_STEPS = 4
 PROMPT = 16  # tokens that a generation begins with
 CHECKED_TOKENS = 12  # whose ids must be the same
-SGEMM = 2048
 
 LABELS = {
     "gpt2lib": "gpt2lib",
@@ -69,7 +68,9 @@ class Settings:
     timeout: float = 600.0
     compile_timeout: float = 900.0
     megabytes: int = 512
+    sgemm: int = 2048
     say: Callable[[str], None] = field(default=lambda text: None)
+    keep: Callable[[], None] = field(default=lambda: None)  # writes what there is so far
 
     def wanted(self, name: str) -> bool:
         """Tell whether a contender takes part."""
@@ -126,7 +127,7 @@ class Ceilings:
     def set_up(self) -> Record:
         """Make the operands."""
         s = self.settings
-        return self.process.ask("set_up", threads=s.threads, size=SGEMM, megabytes=s.megabytes)
+        return self.process.ask("set_up", threads=s.threads, size=s.sgemm, megabytes=s.megabytes)
 
     def turn(self) -> Record:
         """Multiply and read."""
@@ -209,6 +210,7 @@ class Race:
 
     def __init__(self, settings: Settings, record: Record) -> None:
         self.settings, self.record = settings, record
+        self.keep = settings.keep
         record.setdefault("contenders", {})
         record.setdefault("ceilings", [])
         self.running: dict[str, Any] = {}
@@ -280,6 +282,7 @@ class Race:
                     self.record["contenders"][name]["rounds"].append(
                         {"round": number, "load": round(load, 2), **found}
                     )
+            self.keep()
 
     def finish(self) -> None:
         """Ask everybody for their memory."""
@@ -330,8 +333,8 @@ def compare_ids(record: Record) -> dict[str, str]:
 # --- The phases -----------------------------------------------------------------------------------
 
 
-def run(settings: Settings, results: Record, keep: Callable[[], None]) -> None:
-    """Run the phases that are asked for; ``keep`` is called after each.
+def run(settings: Settings, results: Record) -> None:
+    """Run the phases that are asked for; what there is so far is kept after every round.
 
     Parameters
     ----------
@@ -339,8 +342,6 @@ def run(settings: Settings, results: Record, keep: Callable[[], None]) -> None:
         What the command line says.
     results
         Filled as the run goes on: ``results["phases"][name]``.
-    keep
-        Writes the results.
     """
     phases = results.setdefault("phases", {})
     for name in PHASES:
@@ -352,7 +353,7 @@ def run(settings: Settings, results: Record, keep: Callable[[], None]) -> None:
         settings.say(f"{name}:")
         with tempfile.TemporaryDirectory(prefix="gpt2lib-peers-") as folder:
             phase(settings, record, Path(folder))
-        keep()
+        settings.keep()
 
 
 def _training_race(

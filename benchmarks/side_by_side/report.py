@@ -275,7 +275,7 @@ def _training_table(title: str, phase: Record, section: Record | None) -> str:
     if section and "sgemm_flops_per_second" in section:
         rate = section["sgemm_flops_per_second"]
         lines.append(
-            f"sgemm 2048^3: {rate['median'] / GB:.1f} GFLOP/s "
+            f"sgemm {phase['ceilings_of']['sgemm']}: {rate['median'] / GB:.1f} GFLOP/s "
             f"({rate['min'] / GB:.1f}-{rate['max'] / GB:.1f})"
         )
     losses = [

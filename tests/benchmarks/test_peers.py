@@ -243,6 +243,7 @@ def test_summary_by_hand():
             "pytorch": entry("PyTorch", [[2.0], [4.0]]),
             "llmc": {"label": "llm.c", "status": "absent", "reason": "not given", "rounds": []},
         },
+        "ceilings_of": {"sgemm": "64^3"},
         "ceilings": [
             {
                 "round": i,
@@ -316,7 +317,7 @@ def test_every_committed_result_can_be_read():
 
 def run(*arguments, **more):
     command = [sys.executable, "benchmarks/peers.py", "--preset", "tiny", "--layers", "1"]
-    quick = ["--repeats", "2", "--steps", "1", "--tokens", "3", "--megabytes", "1"]
+    quick = ["--repeats", "2", "--steps", "1", "--tokens", "3", "--megabytes", "1", "--sgemm", "64"]
     return subprocess.Popen(
         [*command, *quick, *arguments],
         cwd=ROOT,
@@ -363,14 +364,15 @@ def test_the_whole_of_it_names_who_is_not_there(program, tmp_path):
     assert str(tmp_path) not in out.read_text(encoding="utf-8")
 
 
-def test_ctrl_c_keeps_what_has_been_measured(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_it_keeps_what_has_been_measured(number, tmp_path):
     out = tmp_path / "results.json"
     arguments = ["--only", "numpy", "--phases", "training", "--repeats", "100000"]
     process = run(*arguments, "--out", str(out), "--threads", "1")
     for line in process.stderr:
         if "round 3" in line:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     table, rest = process.communicate(timeout=60)
     assert process.returncode == 130, rest
     assert "interrupted" in rest

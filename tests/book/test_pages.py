@@ -169,7 +169,7 @@ def survey(visit, names):
                 page.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
                 facts[theme] = {
                     "page": page.evaluate(LUMINANCE, "body"),
-                    "figure": page.evaluate(LUMINANCE, ".g2-canvas svg path"),
+                    "figure": page.evaluate(LUMINANCE, "[id$=patch_1] path"),
                     "source": page.evaluate(LUMINANCE, ".g2-source pre"),
                     "wrong pictures": page.evaluate(SEEN_PICTURES, other),
                 }

@@ -374,6 +374,10 @@ def prepare_folder(out: Path, resume: bool, size: int) -> None:
     ValueError
         Saying what is wrong with the folder.
     """
+    if out == Path():  # what an empty name becomes
+        raise ValueError(
+            "--out names no folder: give the run a folder of its own, such as runs/one."
+        )
     try:
         has_run = (out / ckpt.NAME).exists()
         if resume and not has_run:

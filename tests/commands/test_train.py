@@ -247,3 +247,10 @@ def test_a_trained_model_can_be_where_a_run_begins(whole, tmp_path):
 def test_what_a_trained_model_brings_cannot_be_chosen(whole, tmp_path, capsys, extra):
     assert train("--init", whole, *extra, "--out", tmp_path / "tuned") == 2
     assert "--init" in capsys.readouterr().err
+
+
+def test_an_empty_name_is_no_folder(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert train(*SMALL, "--steps", 1, "--out", "") == 2
+    assert "--out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -123,7 +123,7 @@ def test_any_number_of_threads_gives_the_same_bits(name):
 
 @at_gpt2s_widths
 def test_any_number_of_threads_gives_the_same_bits_at_gpt2s_widths():
-    for threads in THREADS:
+    for threads in THREADS[1:]:
         found = ten_steps("gpt2", backend="numba", runtime="threads", threads=threads)
         assert found.digests() == on_one_thread("gpt2"), f"{threads} threads"
 

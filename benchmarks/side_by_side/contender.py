@@ -137,8 +137,14 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.popen.pid, getattr(signal, name))
 
-    def close(self) -> None:
-        """End it and all that it started."""
+    def close(self, patience: float = 0) -> None:
+        """End it and all that it started; give it some seconds to end by itself, if so asked."""
+        if patience and self.popen.poll() is None:
+            self.wake()
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                assert self.popen.stdin is not None
+                self.popen.stdin.close()  # a worker ends when there are no more requests
+                self.popen.wait(patience)
         self._signal("SIGKILL")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(20)
@@ -207,8 +213,8 @@ class Contender:
         return self.ask("peak_bytes")
 
     def close(self) -> None:
-        """End the process."""
-        self.process.close()
+        """End the process: gently, since nOS-V leaves shared memory behind if it is killed."""
+        self.process.close(patience=10)
 
 
 __all__ = ["ROOT", "Contender", "ContenderError", "Process", "peak_bytes"]

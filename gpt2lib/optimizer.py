@@ -101,17 +101,21 @@ class AdamW:
         gradients: Parameters,
         learning_rate: float | None = None,
         gradient_scale: float = 1.0,
+        zero_gradients: bool = False,
     ) -> None:
         """Move the parameters once, in place.
 
         Parameters
         ----------
         gradients
-            Of the same shape as the parameters; left as they are.
+            Of the same shape as the parameters; left as they are, unless ``zero_gradients``.
         learning_rate
             This step's rate; by default the one given at construction.
         gradient_scale
             A factor for the gradients, such as :func:`clip_scale` returns.
+        zero_gradients
+            Whether to clear the gradients once they are used. The compiled backend does it in the
+            same pass, which saves the next step a pass of its own over all of them.
 
         Raises
         ------
@@ -144,6 +148,7 @@ class AdamW:
                 weight_decay=decay,
                 step=self.t,
                 gradient_scale=gradient_scale,
+                zero_gradients=zero_gradients,
             )
 
 

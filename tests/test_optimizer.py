@@ -159,6 +159,17 @@ def test_scaled_step_equals_step_with_scaled_gradients():
     np.testing.assert_array_equal(a.flat, b.flat)
 
 
+def test_a_step_leaves_the_gradients_unless_told_to_clear_them():
+    p = parameters()
+    g = next(random_gradients(1))
+    adam = AdamW(p)
+    before = g.flat.copy()
+    adam.step(g)
+    np.testing.assert_array_equal(g.flat, before)
+    adam.step(g, zero_gradients=True)  # matrices and vectors alike
+    np.testing.assert_array_equal(g.flat, 0)
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_nonfinite_gradients_stop_the_run_and_name_the_tensor(value):
     g = Parameters(SMALL, np.float64)

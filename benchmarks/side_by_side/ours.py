@@ -49,10 +49,9 @@ class Training:
         return {"seconds": seconds, "losses": losses, "compiled": len(compiled)}
 
     def _step(self) -> float:
-        self.model.zero_gradients()
         loss = self.model.loss(self.ids, self.targets)
         self.model.backward()
-        self.optimizer.step(self.model.gradients)
+        self.optimizer.step(self.model.gradients, zero_gradients=True)
         return loss
 
     def breakdown(self, count: int) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ def adamw_update(
     weight_decay: float,
     step: int,
     gradient_scale: float = 1.0,
+    zero_gradients: bool = False,
 ) -> None:
     r"""Update parameters and moments in place.
 
@@ -40,13 +41,15 @@ def adamw_update(
     Parameters
     ----------
     parameters, gradients, m, v
-        1-D arrays of one length; all but ``gradients`` are changed.
+        1-D arrays of one length; all but ``gradients`` are changed in any case.
     learning_rate, beta1, beta2, eps, weight_decay
         :math:`\eta, \beta_1, \beta_2, \varepsilon, \lambda`.
     step
         t, counted from 1.
     gradient_scale
         A factor for the gradients: clipping, folded into this pass.
+    zero_gradients
+        Whether to clear the gradients when they have been used, ready for the next step.
 
     Raises
     ------
@@ -67,6 +70,8 @@ def adamw_update(
         block = slice(lo, lo + _BLOCK)
         p, mm, vv = parameters[block], m[block], v[block]  # views
         g = gradients[block] * scale
+        if zero_gradients:
+            gradients[block] = 0
         mm *= beta1
         mm += (1 - beta1) * g
         vv *= beta2

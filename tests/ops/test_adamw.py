@@ -99,3 +99,17 @@ def test_zero(ops):
     x = np.ones((3, 4), np.float32)
     ops.zero(x)
     assert not x.any()
+
+
+def test_gradients_are_cleared_when_asked(ops):
+    """The step is the same one; afterwards the gradients are zero, in every block of them."""
+    rng = np.random.default_rng(0)
+    size = 300_000  # more than one block, on either backend
+    g = rng.normal(size=size)
+    kept, cleared = (state(*np.ones(size)) for _ in range(2))
+    ops.adamw_update(kept[0], g, *kept[1:], step=2, **SETTINGS)
+    assert np.any(g != 0)
+    ops.adamw_update(cleared[0], g, *cleared[1:], step=2, zero_gradients=True, **SETTINGS)
+    for a, b in zip(kept, cleared, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(g, 0)

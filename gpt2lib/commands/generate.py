@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--temperature",
         type=float,
-        default=0.8,
         help="below 1 sharper, above 1 flatter, 0 the most probable always (default: 0.8)",
     )
     how.add_argument("--top-k", type=int, help="only among so many tokens")
@@ -50,13 +49,20 @@ def run(args: argparse.Namespace) -> int:
     from gpt2lib.generate import check_sampling, generate_text
     from gpt2lib.pretrained import load
 
-    temperature = 0.0 if args.greedy else args.temperature
+    temperature = _temperature(args.greedy, args.temperature)
     check_sampling(temperature, args.top_k, args.top_p)  # before a large model is read
     if args.seed is not None and args.seed < 0:
         raise ValueError(f"--seed must not be negative, got {args.seed}.")
     model, tokenizer = load(
         args.model, backend=args.backend, runtime=args.runtime, threads=args.threads
     )
+    length, context = len(tokenizer.encode(args.prompt)), model.config.context
+    if length > context:
+        print(
+            f"gpt2lib generate: the prompt has {length} tokens and the model reads {context}: "
+            "only the end of the prompt counts.",
+            file=sys.stderr,
+        )
     drawn: list[int] = []
     pieces = generate_text(
         model,
@@ -80,6 +86,16 @@ def run(args: argparse.Namespace) -> int:
             speed = f"{len(drawn)} tokens in {seconds:.2f} s, {len(drawn) / seconds:.1f} tokens/s"
             print(speed, file=sys.stderr)
     return 0
+
+
+def _temperature(greedy: bool, temperature: float | None) -> float:
+    """Return the temperature that two options ask for, which must agree."""
+    if greedy and temperature:
+        raise ValueError(
+            f"--greedy is a temperature of 0, and --temperature says {temperature}: give one of "
+            "the two."
+        )
+    return 0.0 if greedy else 0.8 if temperature is None else temperature
 
 
 def _stream(prompt: str, pieces: Iterator[str]) -> None:

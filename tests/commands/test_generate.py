@@ -46,6 +46,23 @@ def test_greedy_is_temperature_zero_and_needs_no_cache(capsys):
     assert narrow == greedy
 
 
+def test_greedy_and_a_temperature_contradict_each_other(capsys):
+    assert main(["generate", "--greedy", "--temperature", "2"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "--greedy" in captured.err
+    assert "--temperature says 2.0" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_prompt_longer_than_the_context_says_so(capsys):
+    assert main(["generate", "--prompt", "One day. " * 100, "--tokens", "2", "--seed", "0"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("One day. One day.")  # the text itself is all there
+    assert "only the end of the prompt counts" in captured.err
+    assert "reads 128" in captured.err
+
+
 def test_no_prompt_begins_a_text_of_its_own(capsys):
     assert len(text(capsys, "--seed", "0", "--tokens", "30").split()) > 5
 

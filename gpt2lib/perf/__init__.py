@@ -1,0 +1,1 @@
+"""Look at the model's speed from outside: laws of scaling, and what others measured."""

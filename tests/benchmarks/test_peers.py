@@ -416,3 +416,28 @@ def test_no_process_is_left_behind(folder):
     contender.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks/results").glob("*.json")), ids=lambda p: p.stem
+)
+def test_recorded_results_are_whole_and_name_no_path(path):
+    found = report.load(path)
+    assert report.table(found)
+    assert found["machine"]["model"]
+    for phase in found["phases"].values():
+        for contender in phase.get("contenders", {}).values():
+            assert contender["status"] == "ok", contender
+    assert not [word for word in path.read_text(encoding="utf-8").split('"') if word[:1] == "/"]
+
+
+def test_the_readme_says_what_was_recorded():
+    """The step's milliseconds in README's table are the medians of the recorded run."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    training = report.load(ROOT / "benchmarks/results/epyc-2cpu-training.json")["summary"]
+    for row in training["training"]["contenders"].values():
+        assert f"{1000 * row['seconds']['median']:,.0f}".replace(",", " ") in readme
+    generation = report.load(ROOT / "benchmarks/results/epyc-2cpu-generation.json")["summary"]
+    for name, row in generation["generation"]["contenders"].items():
+        if name != "gpt2lib-1":  # the table leaves it out
+            assert f"| {1 / row['seconds']['median']:.1f} |" in readme

@@ -51,6 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(args.command, _one_line(error), 2)
     except MemoryError:
         return _say(args.command, "not enough memory: try a smaller --preset, --batch or --seq.", 2)
+    except RuntimeError as error:
+        from gpt2lib.runtimes import RuntimeUnavailableError
+
+        if not isinstance(error, RuntimeUnavailableError):
+            raise
+        return _say(args.command, _one_line(error), 2)
     except ImportError as error:
         return _say(args.command, f"{_one_line(error)} (pip install -r requirements.txt)", 2)
 

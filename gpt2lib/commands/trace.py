@@ -11,7 +11,6 @@ tokens are random: what a step costs does not depend on either.
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,16 +49,16 @@ def run(args: argparse.Namespace) -> int:
     if not args.out:
         raise ValueError("--out needs the name of a folder.")
     step, runtime = _prepare(args)
-    timeline, plain, traced = _record(step, runtime, args.iterations)
     folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)  # before minutes of work, not after
+    timeline, plain, traced = _record(step, runtime, args.iterations)
     if args.format == "paraver":
         write_paraver(folder / "trace.prv", timeline)
     else:
         write_chrome(folder / "trace.json", timeline)
     _print_summary(timeline, args.iterations, plain, traced)
-    files = "trace.prv, .pcf and .row" if args.format == "paraver" else "trace.json"
-    print(f"\n{files} are in {folder}." if "and" in files else f"\n{files} is in {folder}.")
+    files = "trace.prv, .pcf, .row" if args.format == "paraver" else "trace.json"
+    print(f"\nwritten to {folder}: {files}")
     return 0
 
 
@@ -72,12 +71,10 @@ def _prepare(args: argparse.Namespace) -> tuple[Any, Any]:
     from gpt2lib.optimizer import AdamW
 
     config = GPT2Config.preset(args.preset)
-    try:
-        model = GPT2(
-            config, backend="numba", runtime=args.runtime, threads=args.threads, seed=args.seed
-        )
-    except RuntimeError as error:  # a runtime that is not there says why, and how to get it
-        raise ValueError(str(error)) from error
+    config.check_length(args.seq)
+    model = GPT2(
+        config, backend="numba", runtime=args.runtime, threads=args.threads, seed=args.seed
+    )
     optimizer = AdamW(model.parameters, ops=model.ops)
     rng = np.random.default_rng(args.seed)
     ids, targets = rng.integers(0, config.vocab_size, (2, args.batch, args.seq))
@@ -101,7 +98,7 @@ def _record(step: Any, runtime: Any, count: int) -> tuple[Timeline, list[float],
         step()
     finally:
         runtime.trace = None
-    buffer = TraceBuffer((count + 1) * (len(buffer) + buffer.dropped) + 1)
+    buffer = TraceBuffer(count * (len(buffer) + buffer.dropped))
     plain = [_seconds(step) for _ in range(count)]
     try:
         runtime.trace = buffer
@@ -124,6 +121,8 @@ def _seconds(step: Any) -> float:
 
 def _print_summary(timeline: Timeline, steps: int, plain: list[float], traced: list[float]) -> None:
     """Print the step's time, the efficiency and its factors, and the operations."""
+    import statistics
+
     with_trace, without = statistics.median(traced), statistics.median(plain)
     print(
         f"{steps} steps on {timeline.threads} threads, {timeline.records.size} chunks; a step took "

@@ -27,7 +27,7 @@ import os
 import threading
 from typing import Any
 
-from gpt2lib.runtimes.base import Availability, Runtime
+from gpt2lib.runtimes.base import Availability, Runtime, RuntimeUnavailableError
 from gpt2lib.runtimes.blas import blas_single_thread
 from gpt2lib.runtimes.cpus import check_threads, default_threads
 from gpt2lib.runtimes.trace import TraceBuffer
@@ -36,6 +36,7 @@ __all__ = [
     "NAMES",
     "Availability",
     "Runtime",
+    "RuntimeUnavailableError",
     "TraceBuffer",
     "available",
     "blas_single_thread",
@@ -71,7 +72,7 @@ def get(name: str = "threads", threads: int | None = None) -> Runtime:
     ------
     ValueError
         If there is no runtime of that name, or it cannot have that many threads.
-    RuntimeError
+    RuntimeUnavailableError
         If it cannot be had in this process; the message says why, and how to get it.
 
     Examples
@@ -85,7 +86,10 @@ def get(name: str = "threads", threads: int | None = None) -> Runtime:
     with _cache_lock:
         runtime = _cache.get((name, number))
         if runtime is None or runtime.closed:
-            runtime = _cache[name, number] = _class(name)(number)
+            try:
+                runtime = _cache[name, number] = _class(name)(number)
+            except RuntimeError as error:
+                raise RuntimeUnavailableError(str(error)) from error
         return runtime
 
 

@@ -36,6 +36,10 @@ class Availability(NamedTuple):
     library: str
 
 
+class RuntimeUnavailableError(RuntimeError):
+    """A runtime that cannot be had in this process; the message says why, and how to get it."""
+
+
 class Runtime:
     """Something that runs chunks: give it a native function, an argument block and a count.
 

@@ -30,7 +30,7 @@ def test_paraver(tmp_path, capsys):
 
 def test_chrome(tmp_path, capsys):
     assert main(["trace", *SMALL, "--format", "chrome", "--out", str(tmp_path)]) == 0
-    assert "trace.json is in" in capsys.readouterr().out
+    assert "trace.json" in capsys.readouterr().out
     events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     updates = [e for e in events if e["name"] == "adamw_update_elements"]
     assert len(updates) >= 2 * 2  # two steps; matrices and vectors
@@ -54,3 +54,31 @@ def test_what_cannot_be_is_one_line(arguments, message, tmp_path, capsys):
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not folder.exists()
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    assert main(["trace", *SMALL, "--out", str(tmp_path / "file")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("command", ["trace", "generate", "train"])
+def test_a_runtime_that_is_not_there_is_one_line(command, tmp_path, capsys, monkeypatch):
+    """Every command that takes a runtime: what is missing, and how to get it; no traceback."""
+    from gpt2lib import runtimes
+    from gpt2lib.runtimes.sequential import Sequential
+
+    def absent(self, threads=None):
+        raise RuntimeError("libthis.so was not found. Install that.")
+
+    monkeypatch.setattr(Sequential, "__init__", absent)
+    monkeypatch.setattr(runtimes, "_cache", {})
+    numba = [] if command == "trace" else ["--backend", "numba"]
+    out = [] if command == "generate" else ["--out", str(tmp_path / "out")]
+    assert main([command, *numba, "--runtime", "sequential", *out]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[-1].endswith("libthis.so was not found. Install that.")
+    assert "Traceback" not in captured.err

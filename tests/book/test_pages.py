@@ -128,6 +128,12 @@ def test_no_page_has_a_failed_cell_or_a_dead_control(documents):
             assert "traceback" not in cell or "tag_raises-exception" in cell, name
 
 
+def test_pages_do_not_depend_on_the_machine_that_built_them(documents):
+    for name, document in documents.items():
+        assert str(notebooks.ROOT) not in document.text, name
+        assert not re.search(r" at 0x[0-9a-f]{6,}", document.text), name
+
+
 def test_every_solution_was_executed_and_its_checker_agreed(documents):
     for path in notebooks.notebooks():
         text = documents[f"chapters/{path.stem}.html"].text

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -13,16 +10,8 @@ import numpy as np
 from benchmarks.side_by_side import data
 from gpt2lib.model import GPT2
 from gpt2lib.optimizer import AdamW
-
-# Which argument of an operation is its weight.
-_WEIGHT_AT = {
-    "linear_forward": 1,
-    "linear_gelu_forward": 1,
-    "linear_backward": 2,
-    "linear_gelu_backward": 3,
-    "head_forward": 1,
-    "head_backward": 2,
-}
+from gpt2lib.perf.counters import compilations
+from gpt2lib.perf.operations import TimedOps
 
 
 class Training:
@@ -60,23 +49,20 @@ class Training:
         timed = TimedOps(ops)
         self.model.ops = self.optimizer.ops = timed
         try:
-            total = sum(self.steps(count)["seconds"])
+            self.steps(count)
         finally:
             self.model.ops = self.optimizer.ops = ops
-        rows = [
+        return [
             {
-                "operation": name,
-                "shape": shape,
-                "calls": len(seconds) // count,
-                "seconds": sum(seconds) / count,
-                "flops": timed.flops[name, shape] // count,
+                "operation": row["operation"],
+                "shape": row["shape"],
+                "calls": row["calls"],
+                "seconds": row["ms"] / 1e3,
+                # Of the matrix products: they are what the step's own number counts.
+                "flops": timed.products(row["operation"], row["shape"]) // count,
             }
-            for (name, shape), seconds in timed.seconds.items()
+            for row in timed.rows(count)
         ]
-        rows.sort(key=lambda row: -row["seconds"])
-        spent = sum(row["seconds"] for row in rows)
-        between = {"operation": "(Python between them)", "shape": "", "calls": 0, "flops": 0}
-        return [*rows, {**between, "seconds": total / count - spent}]
 
 
 class Generation:
@@ -101,47 +87,6 @@ class Generation:
         return {"ids": ids, "seconds": np.diff(times).tolist()}
 
 
-class TimedOps:
-    """A backend that times every call of another one. Operations return when they are done."""
-
-    def __init__(self, ops: Any) -> None:
-        self._ops = ops
-        self.seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self.flops: dict[tuple[str, str], int] = defaultdict(int)
-
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._ops, name)
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            shape, flops = what(name, arguments)
-            begin = time.perf_counter()
-            result = operation(*arguments, **options)
-            self.seconds[name, shape].append(time.perf_counter() - begin)
-            self.flops[name, shape] += flops
-            return result
-
-        return timed
-
-
-def what(name: str, arguments: tuple[Any, ...]) -> tuple[str, int]:
-    """Say of which shape a call is, and how many operations its matrix products take.
-
-    A multiply-add counts as two. Attention is counted in full, as ``training_flops`` does.
-    """
-    shapes = [argument.shape for argument in arguments if isinstance(argument, np.ndarray)]
-    if name in _WEIGHT_AT:
-        rows, weight = math.prod(shapes[0][:-1]), shapes[_WEIGHT_AT[name]]
-        inputs, outputs = weight[::-1] if name.startswith("head") else weight
-        products = 1 if name.endswith("forward") else 2
-        return f"{inputs} -> {outputs}", 2 * products * rows * inputs * outputs
-    if name in ("attention_forward", "attention_backward"):
-        batch, seq, channels = shapes[0]
-        channels = channels // 3 if name.endswith("forward") else channels
-        products = 2 if name.endswith("forward") else 4
-        return "", 2 * products * batch * seq * seq * channels
-    return "", 0
-
-
 def describe(model: GPT2) -> dict[str, Any]:
     """Say what computes: the backend, its runtime, its matrix product."""
     from gpt2lib import __version__
@@ -155,15 +100,3 @@ def describe(model: GPT2) -> dict[str, Any]:
         "runtime": described,
         "matmul": getattr(ops, "matmul", "NumPy's BLAS"),
     }
-
-
-@contextlib.contextmanager
-def compilations() -> Any:
-    """Collect what Numba compiles in the meantime: nothing, or the times are not of the code."""
-    try:
-        from numba.core import event
-    except ImportError:
-        yield []
-        return
-    with event.install_recorder("numba:compile") as recorder:
-        yield recorder.buffer

@@ -187,7 +187,7 @@ class TimedOps:
         """
         if steps < 1:
             raise ValueError(f"a breakdown needs at least one step, got {steps}.")
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "operation": name,
                 "shape": shape,

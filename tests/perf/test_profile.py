@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+import gpt2lib
+from gpt2lib.perf.profile import profile
+
+CONFIG = gpt2lib.GPT2Config(vocab_size=40, context=16, layers=2, heads=2, channels=16)
+
+
+def made():
+    model = gpt2lib.GPT2(CONFIG, seed=0)
+    ids = np.random.default_rng(0).integers(0, 40, (2, 9))
+    return model, gpt2lib.AdamW(model.parameters, ops=model.ops), ids[:, :-1], ids[:, 1:]
+
+
+def test_a_profile_makes_the_same_steps_as_training():
+    model, optimizer, ids, targets = made()
+    results = profile(model, optimizer, ids, targets, steps=2)
+    other, its, *_ = made()
+    losses = []
+    for _ in range(5):  # iteration 0, two counted, two operation by operation
+        losses.append(other.loss(ids, targets))
+        other.backward()
+        its.step(other.gradients, zero_gradients=True)
+    (run,) = results["runs"]
+    assert [step["loss"] for step in run["iterations"]] == losses[:3]
+    np.testing.assert_array_equal(model.parameters.flat, other.parameters.flat)
+    for step in run["iterations"]:
+        parts = step["forward_ms"] + step["backward_ms"] + step["update_ms"]
+        assert step["total_ms"] == pytest.approx(parts)
+        assert step["total_ms"] > 0
+
+
+def test_its_operations_are_those_of_one_step():
+    model, optimizer, ids, targets = made()
+    plain = model.ops
+    results = profile(model, optimizer, ids, targets, steps=2, ceilings=[{"threads": 1}])
+    rows = {(row["operation"], row["shape"]): row for row in results["runs"][0]["operations"]}
+    assert rows["layernorm_forward", ""]["calls"] == 2 * CONFIG.layers + 1
+    assert rows["linear_forward", "16 -> 48"]["flops"] == CONFIG.layers * 2 * 16 * 16 * 48
+    assert results["ceilings"] == [{"threads": 1}]
+    assert model.ops is plain
+    assert optimizer.ops is plain
+
+
+def test_the_backend_is_put_back_after_an_error(monkeypatch):
+    model, optimizer, ids, targets = made()
+    plain, losses = model.ops, []
+
+    def loss(*batch):
+        losses.append(gpt2lib.GPT2.loss(model, *batch))
+        if len(losses) == 3:  # iteration 0, one that counts, and the first that is taken apart
+            assert model.ops is not plain
+            raise KeyboardInterrupt
+        return losses[-1]
+
+    monkeypatch.setattr(model, "loss", loss)
+    with pytest.raises(KeyboardInterrupt):
+        profile(model, optimizer, ids, targets, steps=1)
+    assert model.ops is plain
+    assert optimizer.ops is plain
+
+
+def test_no_step_is_refused():
+    with pytest.raises(ValueError, match="at least one step"):
+        profile(*made(), steps=0)

@@ -391,7 +391,8 @@ def measure(
     from gpt2lib.perf.machine import measure_ceilings
 
     alone = runtimes.get("sequential")
-    seconds, took, outside = _traced(config, batch, seq, alone, steps)
+    seconds, took = _traced(config, batch, seq, alone, steps)
+    python = _regions.python_seconds(config, batch, seq)
     listed = _regions.of_step(config, batch, seq)
     ceilings = [measure_ceilings(n, size=1024, passes=3) for n in sorted({1, threads})]
     flops, bandwidth = 1e9 * ceilings[0].sgemm_gflops, 1e9 * ceilings[0].copy_gbs
@@ -399,7 +400,7 @@ def measure(
     handed = _measure_hand_over(runtime, threads) if threads > 1 else 0.0
     slowness = _slowness(listed, took, flops, bandwidth)
     machine = Calibration(
-        flops, bandwidth, max(shared, bandwidth), handed, outside / len(listed), slowness,
+        flops, bandwidth, max(shared, bandwidth), handed, python / len(listed), slowness,
         "this machine",
     )  # fmt: skip
     times = {1: seconds}
@@ -420,8 +421,8 @@ def _measure_hand_over(runtime: str, threads: int) -> float:
 
 def _traced(
     config: GPT2Config, batch: int, seq: int, runtime: Any, steps: int
-) -> tuple[float, dict[str, float], float]:
-    """Return the best step, its operations' seconds inside chunks, and the seconds outside.
+) -> tuple[float, dict[str, float]]:
+    """Return the seconds of the best step, and those of its operations inside of chunks.
 
     On one thread the chunks come in the order of the regions, so that every record is known by
     its place.
@@ -444,7 +445,7 @@ def _traced(
         runtime.trace = None
     best = min(taken)  # what else the machine does only ever adds
     if runtime.threads > 1:
-        return best, {}, 0.0
+        return best, {}
     records = buffers[taken.index(best)].records()
     spent = (records["end_ns"] - records["start_ns"]) / 1e9
     took: defaultdict[str, float] = defaultdict(float)
@@ -452,7 +453,7 @@ def _traced(
     for region in listed:
         took[region.operation] += float(spent[at : at + region.chunks].sum())
         at += region.chunks
-    return best, dict(took), max(best - float(spent.sum()), 0.0)
+    return best, dict(took)
 
 
 # --- Held against measurements --------------------------------------------------------------------

@@ -230,9 +230,9 @@ def test_models_that_cannot_be_are_refused():
 
 
 def test_measuring_here_calibrates_on_one_thread():
-    """On one thread the model repeats the measurement; what it says of two is another matter."""
+    """The chunks of the step are inside of it; Python is added, and two threads are not asked."""
     measured = projection.measure(TINY, 2, 32, steps=2)
     step = projection.project(TINY, 2, 32, measured.machine)
-    assert step.seconds(1) == pytest.approx(measured.seconds[1], rel=1e-6)
+    assert step.python < step.seconds(1) <= measured.seconds[1] + step.python
     assert set(measured.seconds) == {1, 2}
     assert set(measured.machine.slowness) == {region.operation for region in of_step(TINY, 2, 32)}

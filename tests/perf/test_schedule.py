@@ -18,8 +18,8 @@ def test_the_three_ways_by_hand():
     assert deal(costs, 2, "dynamic") == [[0, 2, 4], [1, 3, 5]]
     assert deal(costs[::-1], 2, "dynamic") == [[0, 3, 4], [1, 2, 5]]
     ends = [schedule(costs, 2, how).duration for how in SCHEDULES]
-    assert ends == [15_000_000_000, 12_000_000_000, 12_000_000_000]
-    assert schedule(costs[::-1], 2, "dynamic").duration == 11_000_000_000
+    assert ends == [15_000_000_000, 12_000_000_000, 12_000_000_000, 11_000_000_000]
+    assert deal(costs, 2, "longest first") == [[5, 2, 1], [4, 3, 0]]
 
 
 @pytest.mark.parametrize("how", SCHEDULES)
@@ -35,13 +35,16 @@ def test_every_chunk_runs_once_and_takes_its_time(how, chunks, threads):
     assert timeline.duration == records["end_ns"].max()
 
 
-def test_dynamic_keeps_grahams_bound():
-    """No order is better than the mean or the longest chunk, and dynamic is within 2 - 1/p."""
+def test_dynamic_keeps_grahams_bounds():
+    """No order is better than the mean or the longest chunk."""
     rng = np.random.default_rng(2)
     for _ in range(50):
         costs, threads = rng.uniform(0.01, 1, 12), int(rng.integers(2, 6))
         best = max(costs.sum() / threads, costs.max())
         assert schedule(costs, threads).duration / 1e9 <= (2 - 1 / threads) * best + 1e-6
+        sorted_first = schedule(costs, threads, "longest first").duration / 1e9
+        assert sorted_first <= (2 - 1 / threads) * best + 1e-6
+        assert sorted_first == pytest.approx(schedule(np.sort(costs)[::-1], threads).duration / 1e9)
 
 
 def test_causal_costs_make_a_triangle():

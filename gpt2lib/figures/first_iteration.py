@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gpt2lib.figures._style import PALETTE
-from gpt2lib.perf.first_iteration import CAUSES, COMPILING, Case, Step, cases
+from gpt2lib.perf.first_iteration import CAUSES, COMPILING, Case, Step, cases, ratios
 
-__all__ = ["waterfall"]
+__all__ = ["faster", "waterfall"]
 
 
 def waterfall(results: Mapping[str, Any], *, code: bool = True) -> Figure:
@@ -139,3 +139,49 @@ def _number(ms: float) -> str:
     """Write milliseconds with a sensible number of digits."""
     text = f"{ms:,.0f}" if abs(ms) >= 100 else f"{ms:.1f}"
     return text.replace(",", " ").replace("-", "−")
+
+
+def faster(reports: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw how many times as long as later the first time took, of what could make it faster.
+
+    Parameters
+    ----------
+    reports
+        What :func:`gpt2lib.perf.first_iteration.faster` returned: a dot for each process, a line
+        at their median.
+    """
+    found = ratios(reports)
+    fig, ax = plt.subplots(figsize=(7.6, 1.1 + 0.42 * len(found)), layout="constrained")
+    low = min(0.8, 0.9 * min(min(values) for values in found.values()))
+    high = 1.5 * max(max(values) for values in found.values())
+    ax.axvspan(low, 1, color=PALETTE["panel"], zorder=0)
+    ax.axvline(1, color=PALETTE["muted"], linewidth=1)
+    for at, values in enumerate(found.values()):
+        median = float(np.median(values))
+        color, marker = _side(median)
+        ax.plot(values, [at] * len(values), marker, color=color, markersize=5)
+        ax.plot([median, median], [at - 0.3, at + 0.3], color=color, linewidth=2)
+        ax.annotate(
+            f"{median:.3g} ×",
+            (max(values), at),
+            (7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
+    labels = [textwrap.fill(name, 34) for name in found]
+    ax.set_yticks(range(len(found)), labels)
+    ax.set(xscale="log", xlim=(low, 1.6 * high), ylim=(len(found) - 0.4, -0.6))
+    ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100, 200) if low <= t <= high]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("first time ÷ later times (shaded: the first is faster)")
+    ax.grid(axis="y", visible=False)
+    return fig
+
+
+def _side(ratio: float) -> tuple[str, str]:
+    """Return colour and marker: faster, slower, or no difference beyond a hundredth."""
+    if abs(ratio - 1) < 0.01:
+        return PALETTE["muted"], "D"
+    return (PALETTE["teal"], "o") if ratio < 1 else (PALETTE["orange"], "s")

@@ -45,7 +45,19 @@ from typing import Any, NamedTuple
 from gpt2lib._files import atomic_write
 from gpt2lib.config import GPT2Config
 
-__all__ = ["CAUSES", "Case", "Cause", "Step", "cases", "faster", "load", "run", "save", "table"]
+__all__ = [
+    "CAUSES",
+    "Case",
+    "Cause",
+    "Step",
+    "cases",
+    "faster",
+    "load",
+    "ratios",
+    "run",
+    "save",
+    "table",
+]
 
 FORMAT, VERSION = "gpt2lib-first-iteration", 1
 COMPILING, UNEXPLAINED = "compiling", "not explained"  # titles of steps that are no switch
@@ -196,7 +208,8 @@ def run(
         ``causes``, and ``runs``, one for each process: ``threads``, ``on`` (what was prepared),
         ``repeat``, ``order``, ``iterations`` with ``forward_ms``, ``backward_ms``, ``update_ms``,
         ``total_ms``, ``minor_faults``, ``major_faults``, ``user_ms``, ``system_ms``.
-        :func:`cases` says what they mean.
+        :func:`cases` says what they mean. ``faster`` is empty: a place for what :func:`faster`
+        returns.
 
     Raises
     ------
@@ -273,8 +286,8 @@ def faster(
         A report for each process, in milliseconds:
 
         ``zeroing``
-            Steps of a loop that clears the gradients before each forward; the first one finds them
-            cleared.
+            ``steps`` of a loop that clears the gradients before each forward, and how long the
+            ``clearing`` took in each: 0 in the first, which finds them cleared.
         ``reading``
             A pass that only reads as many numbers as there are parameters: ``untouched`` memory
             (Linux shows the same zeros everywhere), the same ``again``, and once it is ``written``.
@@ -405,6 +418,38 @@ def table(results: Mapping[str, Any]) -> str:
         ]
         lines += [f"  {'together':28s} {case.difference:9.1f}", ""]
     return "\n".join(lines[:-1])
+
+
+def ratios(reports: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return the first time over the later ones of everything that :func:`faster` measured.
+
+    Parameters
+    ----------
+    reports
+        What :func:`faster` returned.
+
+    Returns
+    -------
+    dict
+        What was measured -> a ratio for each process. Below 1 the first time is faster.
+    """
+    found: dict[str, list[float]] = {}
+    for report in reports:
+        loop, clock = report["zeroing"]["steps"], report["clock"]
+        pairs = {
+            "a step without clearing gradients": (loop[0], statistics.median(loop[1:])),
+            "the clock: a chain of operations": (clock["start_ms"], clock["later_ms"]),
+        }
+        for kind, name in (("numpy", "memory from NumPy"), ("small pages", "pages of 4 KiB")):
+            pairs[f"reading untouched memory, {name}"] = (
+                report["reading"][kind]["untouched"],
+                report["reading"][kind]["written"],
+            )
+            first, *later = report["adamw"][kind]
+            pairs[f"AdamW, moments untouched, {name}"] = (first, statistics.median(later))
+        for name, (first, later) in pairs.items():
+            found.setdefault(name, []).append(first / later)
+    return dict(sorted(found.items(), key=lambda item: statistics.median(item[1])))
 
 
 # --- Files ----------------------------------------------------------------------------------------

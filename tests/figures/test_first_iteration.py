@@ -4,7 +4,7 @@ import pytest
 from gpt2lib.figures import first_iteration
 from gpt2lib.perf.first_iteration import cases
 from tests.figures.looks import faults, words
-from tests.perf.test_first_iteration import by_hand, made_up
+from tests.perf.test_first_iteration import by_hand, made_up, report
 
 pytestmark = pytest.mark.usefixtures("book_style")
 __all__ = ["by_hand"]
@@ -54,4 +54,16 @@ def test_without_code_it_begins_below(by_hand):
     assert ax.get_yticklabels()[0].get_text() == "iteration 0, code loaded"
     assert ax.patches[0].get_width() == 42
     assert "loading compiled code" not in words(fig)
+    assert faults(fig) == []
+
+
+def test_faster_sorts_and_draws_every_process():
+    fig = first_iteration.faster([report(), report()])
+    (ax,) = fig.axes
+    rows = [label.get_text().replace("\n", " ") for label in ax.get_yticklabels()]
+    assert rows[0] == "reading untouched memory, memory from NumPy"
+    dots = [line for line in ax.lines if len(set(line.get_ydata())) == 1]
+    assert [line.get_xdata()[0] for line in dots] == [0.75, 0.9, 1, 2, 10, 10]
+    assert len({line.get_marker() for line in dots}) == 3  # faster, the same, slower
+    assert "0.75 ×" in words(fig)
     assert faults(fig) == []

@@ -168,3 +168,52 @@ def test_a_real_run_in_fresh_processes():
         assert cold > code > 10 * warm
     assert results["machine"]["cores"] >= 1
     json.dumps(results)
+
+
+def report(**changes):
+    """What one process of ``faster`` says."""
+    memory = {"untouched": 3.0, "again": 2.0, "written": 4.0}
+    return {
+        "zeroing": {"steps": [9.0, 10.0, 11.0, 10.0], "clearing": [0.0, 1.0, 1.0, 1.0]},
+        "reading": {"numpy": memory, "small pages": {**memory, "untouched": 40.0}},
+        "adamw": {"numpy": [6.0, 2.0, 3.0, 4.0], "small pages": [30.0, 3.0, 3.0, 3.0]},
+        "clock": {"start_ms": 1.0, "later_ms": 1.0, "start_over_later": 1.0},
+        **changes,
+    }
+
+
+def test_ratios_by_hand():
+    slow = report(clock={"start_ms": 2.0, "later_ms": 1.0, "start_over_later": 2.0})
+    assert first_iteration.ratios([report(), slow]) == {
+        "reading untouched memory, memory from NumPy": [0.75, 0.75],
+        "a step without clearing gradients": [0.9, 0.9],
+        "the clock: a chain of operations": [1.0, 2.0],
+        "AdamW, moments untouched, memory from NumPy": [2.0, 2.0],
+        "reading untouched memory, pages of 4 KiB": [10.0, 10.0],
+        "AdamW, moments untouched, pages of 4 KiB": [10.0, 10.0],
+    }
+
+
+def test_what_could_be_faster_in_a_fresh_process():
+    (one,) = first_iteration.faster(CONFIG, 2, 32, repeats=1, iterations=3)
+    assert one["zeroing"]["clearing"][0] == 0
+    assert all(ms > 0 for ms in one["zeroing"]["clearing"][1:])
+    assert [len(one["adamw"][kind]) for kind in ("numpy", "small pages")] == [3, 3]
+    assert len(first_iteration.ratios([one])) == 6
+
+
+def test_small_pages_are_given_when_they_are_touched():
+    resource = pytest.importorskip("resource")
+    size = 1 << 18  # numbers: a MiB
+
+    def faults():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    memory = _first_worker._small_pages(size)
+    before = faults()
+    memory.fill(1)
+    touched = faults()
+    memory.fill(2)
+    pages = 4 * size // resource.getpagesize()
+    assert touched - before >= pages
+    assert faults() - touched < pages / 4

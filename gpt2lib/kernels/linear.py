@@ -61,28 +61,28 @@ def linear_gelu_forward_tiles(
 def linear_stream_rows(
     lo: int, hi: int, x: Real2, weight: Real2, partials: Real3, size: Int
 ) -> None:
-    """Multiply the inputs [lo, hi) by their rows of the weight, which are read once, in order.
+    """Multiply the inputs [lo, hi) by their rows of the weight, which are read once.
 
-    Eight rows at a time, so that the running sums are loaded and stored an eighth as often.
+    In four streams, each of which reads a quarter of the rows in order: the running sums are loaded
+    and stored a quarter as often as with one. Rows that lie side by side would make streams only a
+    row apart, which a core's prefetcher follows at half the speed.
     """
     zero = x.dtype.type(0)
+    quarter = (hi - lo) // 4
     for n in range(x.shape[0]):
         total = partials[lo // size, n]
         total[:] = zero
-        for i in range(lo, hi, 8):
-            last = min(i + 8, hi) - 1
-            w0, w1 = weight[i], weight[min(i + 1, last)]
-            w2, w3 = weight[min(i + 2, last)], weight[min(i + 3, last)]
-            w4, w5 = weight[min(i + 4, last)], weight[min(i + 5, last)]
-            w6, w7 = weight[min(i + 6, last)], weight[min(i + 7, last)]
-            x0, x1 = x[n, i], x[n, i + 1] if i + 1 < hi else zero
-            x2, x3 = x[n, i + 2] if i + 2 < hi else zero, x[n, i + 3] if i + 3 < hi else zero
-            x4, x5 = x[n, i + 4] if i + 4 < hi else zero, x[n, i + 5] if i + 5 < hi else zero
-            x6, x7 = x[n, i + 6] if i + 6 < hi else zero, x[n, i + 7] if i + 7 < hi else zero
+        for i in range(lo, lo + quarter):
+            w0, w1 = weight[i], weight[i + quarter]
+            w2, w3 = weight[i + 2 * quarter], weight[i + 3 * quarter]
+            x0, x1 = x[n, i], x[n, i + quarter]
+            x2, x3 = x[n, i + 2 * quarter], x[n, i + 3 * quarter]
             for c in range(total.size):
-                total[c] += (x0 * w0[c] + x1 * w1[c] + x2 * w2[c] + x3 * w3[c]) + (
-                    x4 * w4[c] + x5 * w5[c] + x6 * w6[c] + x7 * w7[c]
-                )
+                total[c] += (x0 * w0[c] + x1 * w1[c]) + (x2 * w2[c] + x3 * w3[c])
+        for i in range(lo + 4 * quarter, hi):
+            w0, x0 = weight[i], x[n, i]
+            for c in range(total.size):
+                total[c] += x0 * w0[c]
 
 
 @kernel

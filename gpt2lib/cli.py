@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("train", "generate", "check", "info", "tokenize", "run", "trace")
+COMMANDS = ("train", "generate", "check", "info", "tokenize", "run", "trace", "bench")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

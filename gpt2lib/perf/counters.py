@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Counters", "compilations", "peak_bytes", "processor_mhz"]
+__all__ = ["Counters", "compilations", "peak_bytes", "processor_mhz", "started"]
 
 
 class Counters(NamedTuple):
@@ -109,7 +109,7 @@ def compilations() -> Iterator[list[Any]]:
     Yields
     ------
     list
-        One entry or more for each compilation.
+        The beginning and the end of each compilation; :func:`started` counts them.
     """
     try:
         from numba.core import event
@@ -118,3 +118,8 @@ def compilations() -> Iterator[list[Any]]:
         return
     with event.install_recorder("numba:compile") as recorder:
         yield recorder.buffer
+
+
+def started(events: list[Any]) -> int:
+    """Return how many functions were compiled, of what :func:`compilations` has collected."""
+    return sum(1 for _, event in events if event.is_start)

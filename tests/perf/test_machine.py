@@ -172,6 +172,7 @@ def test_only_what_is_compiled_counts():
     with compilations() as compiled:
         function(1)
     assert compiled
+    assert counters.started(compiled) == 1
     with compilations() as compiled:
         function(2)
     assert not compiled

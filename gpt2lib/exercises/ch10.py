@@ -98,7 +98,7 @@ def check_adamw(moved: Any, least: Any, *, parameters: int, bandwidth: float) ->
     right, message = close(least, milliseconds, 1e-2, "the least time in ms")
     return verdict(
         right,
-        "No code that makes one pass can be faster than that.",
+        "A pass that is much slower leaves something to find.",
         f"{message} Divide the bytes by the bytes a second; a bandwidth of 1 is 10⁹ of them.",
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from gpt2lib.figures._style import PALETTE
 
@@ -124,8 +124,10 @@ def strides(times: Mapping[int, float], line: int = 16) -> Figure:
 
 
 def _plain_logarithmic(ax: Axes, which: str) -> None:
-    """Write 0.1, 1, 10 on a logarithmic axis instead of powers."""
+    """Write 0.1, 1, 10 on a logarithmic axis instead of powers; on a short one also 2 and 5."""
     axis = ax.yaxis if which == "y" else ax.xaxis
+    low, high = sorted(ax.get_ylim() if which == "y" else ax.get_xlim())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
 

@@ -124,6 +124,9 @@ class TimedOps:
     ----------
     ops
         The backend, such as ``model.ops``.
+    clock
+        What gives the time in seconds: elapsed time, or for work on one thread
+        :func:`gpt2lib.perf.turns.thread_clock`'s.
 
     Examples
     --------
@@ -136,8 +139,9 @@ class TimedOps:
     12
     """
 
-    def __init__(self, ops: Any) -> None:
+    def __init__(self, ops: Any, clock: Callable[[], float] = time.perf_counter) -> None:
         self._ops = ops
+        self._clock = clock
         self._totals: dict[tuple[str, str], _Total] = {}
         self._between = 0.0
         self._left = 0.0  # when the last operation returned; 0 before the first
@@ -148,19 +152,19 @@ class TimedOps:
             return operation
 
         def timed(*arguments: Any, **options: Any) -> Any:
-            entered = time.perf_counter()
+            entered = self._clock()
             if self._left:
                 self._between += entered - self._left
             shape, flops, moved = work(name, arguments, options)
             total = self._totals.setdefault((name, shape), _Total())
-            begin = time.perf_counter()
+            begin = self._clock()
             result = operation(*arguments, **options)
-            total.seconds += time.perf_counter() - begin
+            total.seconds += self._clock() - begin
             total.calls += 1
             total.flops += flops
             total.bytes += moved
             total.products += products(name, arguments)
-            self._left = time.perf_counter()
+            self._left = self._clock()
             return result
 
         return timed

@@ -1,4 +1,4 @@
-"""A profile of a few training steps in this very process: what a notebook can afford.
+"""A profile of a few steps and the ceilings of one core, in this very process, for a notebook.
 
 ``gpt2lib bench`` starts a fresh process for each run and repeats it; a comparison needs that. Here
 one model makes some steps where it is, and the result has the same form, so that the figures of
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpt2lib.model import GPT2
 from gpt2lib.optimizer import AdamW
+from gpt2lib.perf.machine import Ceilings, MatrixProduct, Streams
 from gpt2lib.perf.operations import TimedOps
+from gpt2lib.perf.turns import in_turns, process_clock
 
-__all__ = ["profile"]
+__all__ = ["core_ceilings", "profile"]
 
 
 def profile(
@@ -27,6 +29,7 @@ def profile(
     *,
     steps: int = 3,
     ceilings: Sequence[Mapping[str, Any]] = (),
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """Make training steps; return their times, and the time of every operation.
 
@@ -44,6 +47,9 @@ def profile(
     ceilings
         What the machine can do at best, for a roofline: rows of ``threads``, ``sgemm_gflops``,
         ``read_gbs``, ``copy_gbs``.
+    clock
+        What gives the time in seconds: elapsed time, or for a model on one thread
+        :func:`gpt2lib.perf.turns.thread_clock`'s.
 
     Returns
     -------
@@ -58,13 +64,13 @@ def profile(
     """
     if steps < 1:
         raise ValueError(f"a profile needs at least one step, got {steps}.")
-    iterations = [_step(model, optimizer, ids, targets) for _ in range(steps + 1)]
+    iterations = [_step(model, optimizer, ids, targets, clock) for _ in range(steps + 1)]
     plain = model.ops
-    timed = TimedOps(plain)
+    timed = TimedOps(plain, clock)
     model.ops = optimizer.ops = timed
     try:
         for _ in range(steps):
-            _step(model, optimizer, ids, targets)
+            _step(model, optimizer, ids, targets, clock)
     finally:
         model.ops = optimizer.ops = plain
     runtime = getattr(plain, "runtime", None)
@@ -79,15 +85,44 @@ def profile(
     return {"runs": [run], "ceilings": [dict(row) for row in ceilings]}
 
 
-def _step(model: GPT2, optimizer: AdamW, ids: Any, targets: Any) -> dict[str, float]:
+def core_ceilings(
+    *, size: int = 2048, memory_bytes: int | None = None, rounds: int = 3
+) -> Ceilings:
+    """Measure what one core can do at best, by the clock of this process.
+
+    :func:`gpt2lib.perf.machine.measure_ceilings` measures elapsed time, which is what several
+    threads need. This one leaves out the time in which the core was taken away, as
+    :func:`gpt2lib.perf.turns.in_turns` does, so that the two can be compared on a busy machine.
+
+    Parameters
+    ----------
+    size, memory_bytes
+        As in :func:`~gpt2lib.perf.machine.measure_ceilings`.
+    rounds
+        How often each way is tried.
+    """
+    with MatrixProduct(1, size) as product, Streams(1, memory_bytes) as streams:
+        ways: dict[str, Any] = {"blas": lambda: product.seconds("blas")}
+        for way in (*streams.READING, *streams.COPYING):
+            ways[way] = lambda way=way: streams.seconds(way)
+        times = in_turns(ways, rounds, process_clock())
+        read = streams.bytes / min(times[way] for way in streams.READING)
+        copy = 2 * streams.bytes / min(times[way] for way in streams.COPYING)
+        flops = 2 * size**3 / times["blas"]
+        return Ceilings(1, flops / 1e9, read / 1e9, copy / 1e9, size, "blas", streams.bytes)
+
+
+def _step(
+    model: GPT2, optimizer: AdamW, ids: Any, targets: Any, clock: Callable[[], float]
+) -> dict[str, float]:
     """Make a step; return its loss and the times of its three parts in ms."""
-    marks = [time.perf_counter()]
+    marks = [clock()]
     loss = model.loss(ids, targets)
-    marks.append(time.perf_counter())
+    marks.append(clock())
     model.backward()
-    marks.append(time.perf_counter())
+    marks.append(clock())
     optimizer.step(model.gradients, zero_gradients=True)
-    marks.append(time.perf_counter())
+    marks.append(clock())
     forward, backward, update = (1e3 * (b - a) for a, b in itertools.pairwise(marks))
     return {
         "loss": loss,

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["in_turns", "thread_clock"]
+__all__ = ["in_turns", "process_clock", "thread_clock"]
+
+_FINE = 1e-6  # seconds: a clock that is coarser (Windows) cannot time an operation
 
 
 def thread_clock() -> Callable[[], float]:
@@ -16,8 +18,18 @@ def thread_clock() -> Callable[[], float]:
     nothing of other threads, so it is for work on a single one. Where the system's clock of threads
     is coarse (Windows), it is a clock of elapsed time.
     """
-    fine = time.get_clock_info("thread_time").resolution < 1e-6
+    fine = time.get_clock_info("thread_time").resolution < _FINE
     return time.thread_time if fine else time.perf_counter
+
+
+def process_clock() -> Callable[[], float]:
+    """Return a clock of the processor time of all threads of this process together, in seconds.
+
+    For work that one thread does, whichever it is, while the others wait. As in
+    :func:`thread_clock`, a clock of elapsed time takes its place where it is coarse.
+    """
+    fine = time.get_clock_info("process_time").resolution < _FINE
+    return time.process_time if fine else time.perf_counter
 
 
 def in_turns(

@@ -1,8 +1,11 @@
+import itertools
+
 import numpy as np
 import pytest
 
 import gpt2lib
-from gpt2lib.perf.profile import profile
+from gpt2lib.perf import profile as module
+from gpt2lib.perf.profile import core_ceilings, profile
 
 CONFIG = gpt2lib.GPT2Config(vocab_size=40, context=16, layers=2, heads=2, channels=16)
 
@@ -43,6 +46,16 @@ def test_its_operations_are_those_of_one_step():
     assert optimizer.ops is plain
 
 
+def test_its_times_are_the_clocks():
+    """A clock that goes on by a second whenever it is asked."""
+    model, optimizer, ids, targets = made()
+    clock = map(float, itertools.count()).__next__
+    (run,) = profile(model, optimizer, ids, targets, steps=2, clock=clock)["runs"]
+    assert {step["total_ms"] for step in run["iterations"]} == {3000.0}
+    norms = next(row for row in run["operations"] if row["operation"] == "layernorm_forward")
+    assert norms["ms"] == 1000.0 * norms["calls"]
+
+
 def test_the_backend_is_put_back_after_an_error(monkeypatch):
     model, optimizer, ids, targets = made()
     plain, losses = model.ops, []
@@ -64,3 +77,27 @@ def test_the_backend_is_put_back_after_an_error(monkeypatch):
 def test_no_step_is_refused():
     with pytest.raises(ValueError, match="at least one step"):
         profile(*made(), steps=0)
+
+
+def test_ceilings_are_work_over_the_shortest_time(monkeypatch):
+    """Every way gets a time of its own; the ceilings must be made of the right ones."""
+    seconds = {"blas": 0.5, "read_one": 4.0, "read_four": 2.0, "copy_one": 8.0, "copy_block": 5.0}
+
+    def timed(ways, rounds, clock):
+        for way in ways.values():
+            assert way() > 0
+        assert rounds == 7
+        return {way: seconds[way] for way in ways}
+
+    monkeypatch.setattr(module, "in_turns", timed)
+    found = core_ceilings(size=50, memory_bytes=1 << 16, rounds=7)
+    assert found.threads == 1
+    assert found.sgemm_gflops == pytest.approx(2 * 50**3 / 0.5 / 1e9)
+    assert found.memory_bytes == 1 << 16
+    assert found.read_gbs == pytest.approx((1 << 16) / 2.0 / 1e9)
+    assert found.copy_gbs == pytest.approx(2 * (1 << 16) / 5.0 / 1e9)
+
+
+def test_ceilings_are_measured():
+    found = core_ceilings(size=40, memory_bytes=1 << 16, rounds=1)
+    assert min(found.sgemm_gflops, found.read_gbs, found.copy_gbs) > 0

@@ -1,6 +1,8 @@
+import time
+
 import pytest
 
-from gpt2lib.perf.turns import in_turns, thread_clock
+from gpt2lib.perf.turns import in_turns, process_clock, thread_clock
 
 
 class Clock:
@@ -31,8 +33,17 @@ def test_no_round_is_refused():
         in_turns({}, rounds=0)
 
 
-def test_the_clock_of_the_thread_does_not_go_backwards():
-    clock = thread_clock()
+@pytest.mark.parametrize("make", [thread_clock, process_clock])
+def test_clocks_do_not_go_backwards(make):
+    clock = make()
     begin = clock()
     sum(range(10_000))
     assert clock() >= begin
+
+
+def test_a_coarse_clock_is_not_taken(monkeypatch):
+    class Info:
+        resolution = 0.0156  # Windows
+
+    monkeypatch.setattr(time, "get_clock_info", lambda name: Info)
+    assert thread_clock() is process_clock() is time.perf_counter

@@ -46,9 +46,7 @@ class Shape(NamedTuple):
 
 # Idle machines need a few seconds for any of it; this is for the others.
 pytestmark = pytest.mark.timeout(600)
-at_gpt2s_widths = pytest.mark.skipif(
-    "GPT2LIB_SLOW" not in os.environ, reason="takes minutes and gigabytes: set GPT2LIB_SLOW=1"
-)
+at_gpt2s_widths = pytest.mark.slow
 
 SHAPES = {
     "tiny": Shape(GPT2Config.preset("tiny"), 2, 48),

@@ -33,6 +33,8 @@ __all__ = [
     "training_step",
 ]
 
+_BURST, _REST = 40, 0.004  # regions in a row, and the seconds between two bursts
+_WAITED = 2e-4  # seconds: a region that took longer waited for a core
 _ADDS_UP = "add_partials"  # a region that only adds up what the one before it left behind
 
 
@@ -162,19 +164,31 @@ def hand_over(runtime: Any, *, gap: float = 15e-6, seconds: float = 0.3) -> Hand
     gap
         Seconds between two regions, as the Python of a training step leaves.
     seconds
-        How long to measure.
+        How long to measure; up to four times as long while no region had all its cores at once.
+
+    Notes
+    -----
+    Regions come in bursts with a rest between them: on a busy machine a process that has rested is
+    given its cores at once, and keeps them for the length of a burst.
     """
     function, block = _meeting_chunk(), np.array([0, runtime.threads], np.int64)
     taken: list[float] = []
-    stop = time.perf_counter() + seconds
-    while len(taken) < 20 or time.perf_counter() < stop:
-        end = time.perf_counter() + gap
-        while time.perf_counter() < end:
-            pass
-        begin = time.perf_counter()
-        runtime.run(function.address, block.ctypes.data, runtime.threads)
-        taken.append(time.perf_counter() - begin)
-    return HandOver(min(taken[10:]), statistics.median(taken[10:]))
+    start = time.perf_counter()
+    while (
+        not taken
+        or (spent := time.perf_counter() - start) < seconds
+        or (min(taken) > _WAITED and spent < 4 * seconds)
+    ):
+        time.sleep(_REST)
+        for at in range(_BURST):
+            end = time.perf_counter() + gap
+            while time.perf_counter() < end:
+                pass
+            begin = time.perf_counter()
+            runtime.run(function.address, block.ctypes.data, runtime.threads)
+            if at > 4:  # the first ones wake who has gone to sleep
+                taken.append(time.perf_counter() - begin)
+    return HandOver(min(taken), statistics.median(taken))
 
 
 def hand_overs(

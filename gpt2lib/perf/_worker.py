@@ -102,17 +102,22 @@ class Training:
         found["library"] = os.path.basename(found["library"])  # noqa: PTH119  "" stays ""
         return {key: found[key] for key in ("name", "threads", "library", "version")}
 
-    def iterate(self) -> Record:
-        """Make one iteration; return its times, and what the system counted in the meantime."""
-        from gpt2lib.perf.counters import Counters, processor_mhz
-
-        before, begin = Counters.read(), time.perf_counter()
+    def step(self) -> tuple[float, float, float, float]:
+        """Make one iteration; return the loss, and when forward, backward and update had ended."""
         loss = self.model.loss(self.ids, self.targets)
         forward = time.perf_counter()
         self.model.backward()
         backward = time.perf_counter()
         self.optimizer.step(self.model.gradients, zero_gradients=True)
-        update, after = time.perf_counter(), Counters.read()
+        return loss, forward, backward, time.perf_counter()
+
+    def iterate(self) -> Record:
+        """Make one iteration; return its times, and what the system counted in the meantime."""
+        from gpt2lib.perf.counters import Counters, processor_mhz
+
+        before, begin = Counters.read(), time.perf_counter()
+        loss, forward, backward, update = self.step()
+        after = Counters.read()
         if not math.isfinite(loss):
             raise ValueError(f"the loss is {loss}")
         parts = {
@@ -137,7 +142,7 @@ class Training:
         self.model.ops = self.optimizer.ops = timed = TimedOps(plain)
         try:
             for _ in range(steps):
-                self.iterate()
+                self.step()
         finally:
             self.model.ops = self.optimizer.ops = plain
         return [{**row, "ms": round(row["ms"], 5)} for row in timed.rows(steps)]

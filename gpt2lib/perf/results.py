@@ -24,6 +24,8 @@ Record = dict[str, Any]
 #: The file's name in the folder of a benchmark.
 NAME = "results.json"
 #: The form of the file, as a JSON Schema (draft 2020-12).
+#:
+#: :meta hide-value:
 SCHEMA: Record = json.loads(
     resources.files("gpt2lib.perf").joinpath("results.schema.json").read_text(encoding="utf-8")
 )

@@ -14,6 +14,9 @@ region.
     end = time.perf_counter_ns()
     model.ops.runtime.trace = None
     timeline = Timeline.from_buffer(buffer, threads=2, labels=region_labels(), begin=begin, end=end)
+
+:class:`gpt2lib.perf.recording.Recording` does this, and adds *notes*: of which operation, layer,
+phase and iteration each record is.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ import datetime
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,9 +36,24 @@ from gpt2lib._files import atomic_write
 if TYPE_CHECKING:
     from gpt2lib.runtimes import TraceBuffer
 
-__all__ = ["Efficiency", "Timeline", "region_labels", "write_chrome", "write_paraver"]
+__all__ = [
+    "NO_LAYER",
+    "PHASES",
+    "Efficiency",
+    "Span",
+    "Timeline",
+    "region_labels",
+    "write_chrome",
+    "write_paraver",
+]
 
-OPERATION, CHUNK = 84_000_001, 84_000_002  # Paraver's event types, ours to choose
+#: The parts of a training step, by the number that notes carry.
+PHASES = ("forward", "backward", "update")
+#: The note of what belongs to no layer: embedding, ln_f, head, loss, AdamW.
+NO_LAYER = -1
+
+# Paraver's event types, ours to choose.
+KERNEL, CHUNK, OPERATION, LAYER, PHASE, ITERATION = range(84_000_001, 84_000_007)
 IDLE, RUNNING = 0, 1  # Paraver's own numbers for these states
 
 
@@ -75,6 +93,23 @@ class Efficiency(NamedTuple):
     serial: float
 
 
+class Span(NamedTuple):
+    """A phase of an iteration, from its first chunk to its last.
+
+    Attributes
+    ----------
+    iteration, phase
+        Its numbers; ``PHASES`` has the names.
+    start, end
+        Nanoseconds.
+    """
+
+    iteration: int
+    phase: int
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Timeline:
     """The chunks of a run, on their threads.
@@ -90,15 +125,29 @@ class Timeline:
         ``end_ns``, the times counted from the timeline's beginning.
     labels
         Region number -> name.
+    notes
+        Structured array with a note for each record, or None: ``operation`` (an index into
+        ``operations``), ``layer`` (or ``NO_LAYER``), ``phase`` (an index into ``PHASES``),
+        ``iteration``. All are -1 where nothing is known.
+    operations
+        The names of the operations.
     """
+
+    note: ClassVar[np.dtype[Any]] = np.dtype(
+        [(name, np.int64) for name in ("operation", "layer", "phase", "iteration")]
+    )
 
     threads: int
     duration: int
     records: np.ndarray[Any, Any]
     labels: Mapping[int, str]
+    notes: np.ndarray[Any, Any] | None = None
+    operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         r = self.records
+        if self.notes is not None and len(self.notes) != len(r):
+            raise ValueError(f"there are {len(self.notes)} notes for {len(r)} records.")
         if self.threads < 1 or self.duration < 1:
             raise ValueError(
                 f"a timeline has at least one thread and one nanosecond, got {self.threads} and "
@@ -161,6 +210,62 @@ class Timeline:
         records["end_ns"] -= begin
         return cls(threads, end - begin, records, dict(labels))
 
+    def with_notes(self, notes: np.ndarray[Any, Any], operations: tuple[str, ...]) -> Timeline:
+        """Return the same timeline with a note for each record."""
+        return replace(self, notes=notes, operations=operations)
+
+    def part(self, start: int, end: int) -> Timeline:
+        """Return what happened in [start, end) ns, counted from there; no record may be cut.
+
+        Raises
+        ------
+        ValueError
+            When a record begins before ``start`` or ends after ``end``, and not outside.
+        """
+        inside = (self.records["start_ns"] < end) & (self.records["end_ns"] > start)
+        records = self.records[inside].copy()
+        records["start_ns"] -= start
+        records["end_ns"] -= start
+        notes = None if self.notes is None else self.notes[inside]
+        return replace(self, duration=end - start, records=records, notes=notes)
+
+    def spans(self) -> list[Span]:
+        """Return the phases in their order; none without notes.
+
+        What is noted as the same phase of the same iteration twice, with another one in between
+        (gradients of several micro-batches), is several spans.
+        """
+        if self.notes is None:
+            return []
+        found: list[Span] = []
+        columns = (self.notes["iteration"], self.notes["phase"])
+        times = (self.records["start_ns"], self.records["end_ns"])
+        for iteration, phase, start, end in zip(
+            *(c.tolist() for c in (*columns, *times)), strict=True
+        ):
+            if phase < 0:
+                continue
+            last = found[-1] if found else None
+            if last is not None and last[:2] == (iteration, phase):
+                found[-1] = last._replace(end=max(last.end, end))
+            else:
+                found.append(Span(iteration, phase, start, end))
+        return found
+
+    def by_note(self, column: str) -> dict[int, int]:
+        """Return the nanoseconds of all threads together for each value of a note.
+
+        Parameters
+        ----------
+        column
+            ``"operation"``, ``"layer"``, ``"phase"`` or ``"iteration"``.
+        """
+        if self.notes is None:
+            raise ValueError("this timeline has no notes: record it with perf.recording.Recording.")
+        spent = self.records["end_ns"] - self.records["start_ns"]
+        values = np.unique(self.notes[column]).tolist()
+        return {value: int(spent[self.notes[column] == value].sum()) for value in values}
+
     def busy(self) -> np.ndarray[Any, Any]:
         """Return the nanoseconds that each thread spent inside chunks, (threads,)."""
         spent = self.records["end_ns"] - self.records["start_ns"]
@@ -216,33 +321,58 @@ def region_labels() -> dict[int, str]:
 def write_chrome(path: str | os.PathLike[str], timeline: Timeline) -> None:
     """Write a timeline as JSON that ``chrome://tracing`` and Perfetto read.
 
-    One complete event (``"ph": "X"``) a chunk, microseconds, a row for each thread.
+    One complete event (``"ph": "X"``) a chunk, microseconds, a row for each thread. With notes, an
+    event's arguments say its operation, layer, phase and iteration, its category is the phase, and
+    a row above the threads has the phases.
 
     Notes
     -----
     "Trace Event Format" (Google, 2016), complete events and metadata events.
     """
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": i, "args": {"name": f"thread {i}"}}
-        for i in range(timeline.threads)
-    ]
-    for region, chunk, thread, start, end in timeline.records.tolist():
-        events.append(
-            {
-                "ph": "X",
-                "name": timeline.label(region),
-                "cat": "chunk",
-                "pid": 1,
-                "tid": thread,
-                "ts": start / 1000,
-                "dur": (end - start) / 1000,
-                "args": {"chunk": chunk},
-            }
-        )
+    names = [f"thread {i}" for i in range(timeline.threads)]
+    if timeline.notes is not None:
+        names.append("phases")
+    events: list[dict[str, Any]] = []
+    for tid, name in enumerate(names):
+        order = -1 if name == "phases" else tid
+        about = {"ph": "M", "pid": 1, "tid": tid}
+        events.append({**about, "name": "thread_name", "args": {"name": name}})
+        events.append({**about, "name": "thread_sort_index", "args": {"sort_index": order}})
+    for (region, chunk, thread, start, end), note in zip(
+        timeline.records.tolist(), _noted(timeline), strict=True
+    ):
+        event = _event(timeline.label(region), note.get("phase", "chunk"), thread, start, end)
+        events.append({**event, "args": {"chunk": chunk, **note}})
+    for span in timeline.spans():
+        event = _event(PHASES[span.phase], "phase", timeline.threads, span.start, span.end)
+        events.append({**event, "args": {"iteration": span.iteration}})
     with atomic_write(path) as temporary:
         temporary.write_text(
             json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8"
         )
+
+
+def _event(name: str, category: str, row: int, start: int, end: int) -> dict[str, Any]:
+    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    return {"ph": "X", "name": name, "cat": category, "pid": 1, "tid": row, **times}
+
+
+def _noted(timeline: Timeline) -> Iterator[dict[str, Any]]:
+    """Yield what each record's note says, in words; what is not known is left out."""
+    if timeline.notes is None:
+        yield from ({} for _ in timeline.records)
+        return
+    for operation, layer, phase, iteration in timeline.notes.tolist():
+        note: dict[str, Any] = {}
+        if operation >= 0:
+            note |= {"operation": timeline.operations[operation], "layer": layer_name(layer)}
+            note |= {"phase": PHASES[phase], "iteration": iteration}
+        yield note
+
+
+def layer_name(layer: int) -> str:
+    """Return a layer's number as text, or ``"none"``."""
+    return "none" if layer == NO_LAYER else str(layer)
 
 
 def write_paraver(
@@ -251,7 +381,9 @@ def write_paraver(
     """Write a timeline for Paraver: ``path`` (a ``.prv``), and ``.pcf`` and ``.row`` beside it.
 
     The trace has two states, idle and running, for every moment of every thread, and two event
-    types: the operation (its region number + 1) and the chunk (counted from 1). 0 ends either.
+    types: the kernel (its region number + 1) and the chunk (counted from 1). With notes there are
+    four more: the operation (from 1), the layer (1 for none, then each layer + 2), the phase and
+    the iteration (from 1). 0 ends any of them. The ``.pcf`` has their names.
 
     Parameters
     ----------
@@ -291,29 +423,68 @@ def write_paraver(
 
 def _paraver_records(timeline: Timeline) -> Iterator[tuple[int, int, int, str]]:
     """Yield (time, kind, thread, line) of every state and event, in no particular order."""
+    types, values = _paraver_values(timeline)
+    nothing = "".join(f":{kind}:0" for kind in types)
     for thread in range(timeline.threads):
         who = f"{thread + 1}:1:1:{thread + 1}"  # cpu, application, task, thread
-        own = timeline.records[timeline.records["thread"] == thread]
-        own = own[own["end_ns"] > own["start_ns"]]  # a chunk of no length has no place on a line
+        r = timeline.records
+        # A chunk of no length has no place on a line.
+        chosen = np.flatnonzero((r["thread"] == thread) & (r["end_ns"] > r["start_ns"]))
+        own, events = r[chosen], values[chosen].tolist()
         reached = 0
         starts = set(own["start_ns"].tolist())
-        for region, chunk, _, start, end in own.tolist():
+        for (_, _, _, start, end), event in zip(own.tolist(), events, strict=True):
             if start > reached:
                 yield reached, 1, thread, f"1:{who}:{reached}:{start}:{IDLE}"
             yield start, 1, thread, f"1:{who}:{start}:{end}:{RUNNING}"
-            yield start, 2, thread, f"2:{who}:{start}:{OPERATION}:{region + 1}:{CHUNK}:{chunk + 1}"
+            pairs = "".join(f":{kind}:{value}" for kind, value in zip(types, event, strict=True))
+            yield start, 2, thread, f"2:{who}:{start}{pairs}"
             if end not in starts:  # else the next one's beginning says it
-                yield end, 2, thread, f"2:{who}:{end}:{OPERATION}:0:{CHUNK}:0"
+                yield end, 2, thread, f"2:{who}:{end}{nothing}"
             reached = end
         if reached < timeline.duration:
             yield reached, 1, thread, f"1:{who}:{reached}:{timeline.duration}:{IDLE}"
 
 
+def _paraver_values(timeline: Timeline) -> tuple[list[int], np.ndarray[Any, Any]]:
+    """Return the event types, and for each record a row with the values of its beginning."""
+    r, notes = timeline.records, timeline.notes
+    types, columns = [KERNEL, CHUNK], [r["region"] + 1, r["chunk"] + 1]
+    if notes is not None:
+        types += [OPERATION, LAYER, PHASE, ITERATION]
+        columns += [notes["operation"] + 1, notes["layer"] + 2]
+        columns += [notes["phase"] + 1, notes["iteration"] + 1]
+    return types, np.stack(columns, axis=1)
+
+
 def _paraver_names(timeline: Timeline) -> str:
     """Return the ``.pcf``: what the numbers stand for, and the colours of the states."""
     used = np.unique(timeline.records["region"]).tolist()
-    operations = "\n".join(f"{number + 1}  {timeline.label(number)}" for number in used)
-    return f"""DEFAULT_OPTIONS
+    parts = [
+        _PCF_HEAD,
+        _event_type(KERNEL, "Kernel", {n + 1: timeline.label(n) for n in used}),
+        _event_type(CHUNK, "Chunk (counted from 1)", {}),
+    ]
+    if timeline.notes is not None:
+        layers, steps = (np.unique(timeline.notes[c]).tolist() for c in ("layer", "iteration"))
+        named = {n + 2: f"layer {n}" if n >= 0 else "none" for n in layers}
+        parts += [
+            _event_type(OPERATION, "Operation", dict(enumerate(timeline.operations, 1))),
+            _event_type(LAYER, "Layer", named),
+            _event_type(PHASE, "Phase", dict(enumerate(PHASES, 1))),
+            _event_type(ITERATION, "Iteration", {n + 1: f"iteration {n}" for n in steps if n >= 0}),
+        ]
+    return "\n\n".join(parts)
+
+
+def _event_type(number: int, name: str, values: Mapping[int, str]) -> str:
+    lines = ["EVENT_TYPE", f"9    {number}    {name}"]
+    if values:
+        lines += ["VALUES", "0  End", *(f"{value}  {words}" for value, words in values.items())]
+    return "\n".join([*lines, ""])
+
+
+_PCF_HEAD = f"""DEFAULT_OPTIONS
 
 LEVEL               THREAD
 UNITS               NANOSEC
@@ -337,18 +508,6 @@ STATES
 STATES_COLOR
 {IDLE}    {{200,200,200}}
 {RUNNING}    {{0,90,181}}
-
-
-EVENT_TYPE
-9    {OPERATION}    Operation
-VALUES
-0  End
-{operations}
-
-
-EVENT_TYPE
-9    {CHUNK}    Chunk (counted from 1)
-
 """
 
 

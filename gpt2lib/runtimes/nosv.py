@@ -22,6 +22,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -112,6 +113,26 @@ def find_library() -> str:
         if (folder / "libnosv.so").exists():
             return str((folder / "libnosv.so").resolve())
     return ""
+
+
+def has_ovni(library: str) -> bool:
+    """Tell whether this ``libnosv.so`` was built with ovni: whether it names ``libovni.so``."""
+    try:
+        return b"libovni.so" in Path(library).read_bytes()
+    except OSError:
+        return False
+
+
+def find_ovniemu() -> str:
+    """Return the path of ``ovniemu``, which makes Paraver files of an ovni trace; or ``""``.
+
+    Looked for in ``NOSV_HOME/bin`` and in ``PATH``.
+    """
+    home = os.environ.get("NOSV_HOME")
+    own = Path(home) / "bin" / "ovniemu" if home else None
+    if own is not None and os.access(own, os.X_OK):
+        return str(own)
+    return shutil.which("ovniemu") or ""
 
 
 def remove_stale_segments() -> list[str]:

@@ -111,9 +111,90 @@ def check_paraver(path, threads, duration):
 def test_the_chrome_file(by_hand, tmp_path):
     write_chrome(tmp_path / "run.json", by_hand)
     events = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["traceEvents"]
-    assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["thread 0", "thread 1"]
+    names = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert names == ["thread 0", "thread 1"]
     last = [e for e in events if e["ph"] == "X"][-1]
     assert (last["name"], last["tid"], last["ts"], last["dur"]) == ("softmax", 0, 0.06, 0.02)
+
+
+@pytest.fixture
+def noted(by_hand):
+    """The same, with notes: a forward of layer 1 (two chunks), then an update of no layer."""
+    notes = np.array([(0, 1, 0, 5), (0, 1, 0, 5), (1, -1, 2, 5)], Timeline.note)
+    return by_hand.with_notes(notes, ("linear_forward", "adamw_update"))
+
+
+def test_notes_in_the_paraver_files(noted, tmp_path):
+    write_paraver(tmp_path / "run.prv", noted)
+    check_paraver(tmp_path / "run.prv", 2, 100)
+    events = [line[5:] for line in read(tmp_path / "run.prv") if line[0] == 2 and line[4] == 1]
+    types = [84000001 + i for i in range(6)]
+    for event, values in zip(
+        events, ([4, 1, 1, 3, 1, 6], [0] * 6, [8, 1, 2, 1, 3, 6], [0] * 6), strict=True
+    ):
+        assert event[1::2] == types
+        assert event[2::2] == values
+    assert [event[0] for event in events] == [10, 40, 60, 80]
+    names = pcf(tmp_path / "run.pcf")
+    assert names["Kernel"] == {0: "End", 4: "matmul", 8: "softmax"}
+    assert names["Operation"] == {0: "End", 1: "linear_forward", 2: "adamw_update"}
+    assert names["Layer"] == {0: "End", 1: "none", 3: "layer 1"}
+    assert names["Phase"] == {0: "End", 1: "forward", 2: "backward", 3: "update"}
+    assert names["Iteration"] == {0: "End", 6: "iteration 5"}
+
+
+def pcf(path):
+    """Read the values of each event type."""
+    found, name, values = {}, None, False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line == "EVENT_TYPE":
+            name, values = "", False
+        elif name == "":
+            name = line.split(None, 2)[2]
+            found[name] = {}
+        elif line == "VALUES":
+            values = True
+        elif not line:
+            name = None
+        elif name and values:
+            number, words = line.split(None, 1)
+            found[name][int(number)] = words
+    return found
+
+
+def test_notes_in_the_chrome_file(noted, tmp_path):
+    write_chrome(tmp_path / "run.json", noted)
+    events = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["traceEvents"]
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert rows == {0: "thread 0", 1: "thread 1", 2: "phases"}
+    first, *_, last = [e for e in events if e["ph"] == "X" and e["tid"] < 2]
+    assert first["cat"] == "forward"
+    assert first["args"] == {
+        "chunk": 0, "operation": "linear_forward", "layer": "1", "phase": "forward", "iteration": 5,
+    }  # fmt: skip
+    assert last["args"]["layer"] == "none"
+    phases = [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X" and e["tid"] == 2]
+    assert phases == [("forward", 0.01, 0.03), ("update", 0.06, 0.02)]
+
+
+def test_sums_and_spans_of_notes(noted, by_hand):
+    assert noted.by_note("layer") == {-1: 20, 1: 50}
+    assert noted.by_note("phase") == {0: 50, 2: 20}
+    assert [tuple(span) for span in noted.spans()] == [(5, 0, 10, 40), (5, 2, 60, 80)]
+    assert by_hand.spans() == []
+    with pytest.raises(ValueError, match="no notes"):
+        by_hand.by_note("layer")
+    with pytest.raises(ValueError, match="2 notes for 3 records"):
+        by_hand.with_notes(noted.notes[:2], ())
+
+
+def test_a_part_of_a_timeline(noted):
+    part = noted.part(50, 90)
+    assert part.duration == 40
+    assert part.records[["start_ns", "end_ns"]].tolist() == [(10, 30)]
+    assert part.notes["layer"].tolist() == [-1]
+    with pytest.raises(ValueError, match="outside"):
+        noted.part(20, 90)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def load_backend(
         raise ValueError(f"the backend must be 'numpy' or 'numba', got {backend!r}.")
     given = [n for n, v in (("runtime", runtime), ("threads", threads), ("matmul", matmul)) if v]
     if given:
-        raise ValueError(f"{', '.join(given)} need backend='numba'; NumPy threads by itself.")
+        raise ValueError(
+            f"{' and '.join(given)} can be chosen for the backend numba only, and this one is numpy."
+        )
     from gpt2lib import ops
 
     return ops

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as interrupt:
+        if argv is None:  # the program ends here: a second Ctrl-C shall not cut that short
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _say(args.command, str(interrupt) or "interrupted.", 130)
     except BrokenPipeError:
         _silence_stdout()

@@ -167,7 +167,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
             f"the temperature must be a finite number, 0 (greedy) or more, got {temperature}."
         )
     if top_k is not None and (isinstance(top_k, bool) or _whole("top_k", top_k) < 1):
-        raise ValueError(f"top_k must be at least 1, or None for all tokens, got {top_k}.")
+        raise ValueError(f"top_k must be at least 1, got {top_k}; leave it out for all tokens.")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}.")
 

@@ -68,6 +68,8 @@ def load(
     if name_or_path == "tiny":
         return _own(PACKAGED_MODEL, PACKAGED_TOKENIZER, kwargs)
     path = Path(name_or_path)
+    if name_or_path == "":
+        raise ValueError(f"an empty name is no model: give {_KNOWN}, or a folder or file.")
     if name_or_path in HUB_NAMES and not path.exists():
         return _with_gpt2_vocabulary(load_huggingface(name_or_path, **kwargs), name_or_path)
     if path.is_dir():
@@ -83,6 +85,9 @@ def load(
                 beside = path.with_name("tokenizer.json")
             return _own(path, beside, kwargs)
     return _with_gpt2_vocabulary(load_huggingface(name_or_path, **kwargs), name_or_path)
+
+
+_KNOWN = ", ".join(["tiny", *HUB_NAMES])
 
 
 def _own(path: Path, tokenizer_path: Path, kwargs: dict[str, Any]) -> Pretrained:

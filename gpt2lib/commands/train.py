@@ -10,6 +10,7 @@ For instance:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import sys
@@ -23,7 +24,7 @@ _RATES = {"gpt2": 6e-4, "gpt2-medium": 3e-4, "gpt2-large": 2.5e-4, "gpt2-xl": 2e
 _WIDTH = 768  # C of the model that GPT-2's initial weights are for
 # Options that are settings of TrainConfig, with the type of their value.
 _SETTINGS: dict[str, tuple[Any, str]] = {
-    "steps": (int, "steps in all (default 200)"),
+    "steps": (int, "steps in all (default 200); rates depend on it, so --resume keeps it"),
     "batch": (int, "sequences a step (default 16; 4 for the gpt2 sizes)"),
     "seq": (int, "tokens a sequence (default 128)"),
     "learning_rate": (float, "highest learning rate (default 3e-3; less for the gpt2 sizes)"),
@@ -86,13 +87,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or continue training, and sum up."""
-    from gpt2lib.train.loop import Trainer
-
     out = Path(args.out)
     if args.resume and args.init is not None:
         raise ValueError(
             "--init begins a new run and --resume continues one: leave out one of them"
         )
+    new = not out.exists()
+    try:
+        return _run(args, out)
+    except BaseException:
+        if new and not (out / "log.jsonl").exists():  # it never began: leave nothing behind
+            with contextlib.suppress(OSError):
+                (out / "tokenizer.json").unlink(missing_ok=True)
+                out.rmdir()
+        raise
+
+
+def _run(args: argparse.Namespace, out: Path) -> int:
+    """Do as ``run`` does, in a folder that may be new."""
+    import numpy as np
+
+    from gpt2lib.train.loop import Trainer
+
     setup = _continued(args, out) if args.resume else _fresh(args, out)
     trainer = Trainer(
         setup["model"],
@@ -107,7 +123,8 @@ def run(args: argparse.Namespace) -> int:
     _introduce(trainer)
     first = trainer.step
     try:
-        trainer.run(progress=not args.quiet)
+        with np.errstate(all="ignore"):  # a loss that is no number ends the run, in words
+            trainer.run(progress=not args.quiet)
     except FloatingPointError as error:
         raise ValueError(f"step {trainer.step + 1}: {error}") from None
     _sum_up(trainer, first)
@@ -123,6 +140,7 @@ def _option(name: str) -> str:
 
 def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Make model, data and settings of a new run; the folder is checked before anything slow."""
+    from gpt2lib.backend import load_backend
     from gpt2lib.config import GPT2Config
     from gpt2lib.data import Dataset
     from gpt2lib.model import GPT2
@@ -130,6 +148,8 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     from gpt2lib.train.config import TrainConfig
     from gpt2lib.train.loop import prepare_folder
 
+    if args.backend == "numpy":
+        load_backend(**_backend(args))  # refuses --runtime and --threads before anything slow
     start = _trained(args)
     preset = args.preset or "tiny"
     shape = GPT2Config.preset(preset) if start is None else start.model.config
@@ -155,13 +175,13 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     if args.batch is None:
         config, smaller = _fitting(config, dataset.train)
         notes += smaller
-    if isinstance(tokenizer, BPE):
-        tokenizer.save(out / "tokenizer.json")
     if start is None:
         shape = GPT2Config.preset(preset, vocab_size=tokenizer.vocab_size)
         model = GPT2(shape, parameters=_initial(shape, config.seed), **_backend(args))
     else:
         model = start.model
+    if isinstance(tokenizer, BPE):
+        tokenizer.save(out / "tokenizer.json")
     return {
         "model": model,
         "dataset": dataset,

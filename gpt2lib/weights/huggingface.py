@@ -291,6 +291,11 @@ def _download(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
+        if name not in HUB_NAMES.values() and "/" not in name:
+            raise OSError(
+                f"{name} is neither a folder nor a file, nor a model that is known by name "
+                f"(tiny, {', '.join(HUB_NAMES)})."
+            ) from None
         raise OSError(
             f"{name} is neither a folder nor a file, and huggingface_hub, which would fetch it, "
             f"is not installed (pip install huggingface_hub). {advice}"

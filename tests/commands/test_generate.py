@@ -95,6 +95,8 @@ def test_verbose_tells_the_speed_on_stderr(capsys):
         (["--seed", "-1"], "--seed"),
         (["--model", "no/such/model"], "no/such/model"),
         (["--model", __file__], "test_generate.py"),
+        (["--model", ""], "an empty name is no model"),
+        (["--model", "nope"], "known by name (tiny, gpt2,"),
         (["--backend", "cuda"], "backend"),
         (["--threads", "2"], "threads"),
     ],

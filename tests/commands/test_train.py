@@ -158,7 +158,10 @@ def test_a_second_run_into_the_same_folder_is_refused(whole, capsys):
         (["--out", "{tmp}/r", "--tokenizer", "nope"], "no tokenizer 'nope'"),
         (["--out", "{tmp}/r", "--documents", "1"], "at least two documents"),
         (["--out", "{tmp}/r", "--documents", "20", "--batch", "500"], "500 rows needs 500"),
-        (["--out", "{tmp}/r", "--threads", "2"], "threads need backend='numba'"),
+        (
+            ["--out", "{tmp}/r", "--threads", "2"],
+            "threads can be chosen for the backend",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(tmp_path, capsys, arguments, message):
@@ -166,6 +169,7 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, capsys, arguments, message
     given = [a.replace("{tmp}", str(tmp_path)) for a in arguments]
     assert train(*([] if "--resume" in given else defaults), *given) == 2
     assert message in one_line(capsys)
+    assert not (tmp_path / "r").exists()  # no empty folder stays behind
 
 
 def test_an_impossible_rate_ends_in_words(tmp_path, capsys):

@@ -39,7 +39,7 @@ def lock(seconds: Mapping[str, tuple[float, float]]) -> Figure:
                 edgecolor=PALETTE["paper"], linewidth=0.6,
             )  # fmt: skip
             name = "in turn" if aside < 0 else "two threads"
-            ax.text(1000 * taken + 0.01 * top, y + aside, f"{name}: {1000 * taken:.0f} ms",
+            ax.text(1000 * taken + 0.01 * top, y + aside, f"{name}: {1000 * taken:.3g} ms",
                     va="center", fontsize=9)  # fmt: skip
     ax.set(xlim=(0, top * 1.3), xlabel="time of both jobs (ms)")
     ax.set_yticks(range(len(seconds)), list(seconds))

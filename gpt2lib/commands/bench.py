@@ -198,10 +198,13 @@ def _print_plan(work: Bench) -> None:
 
 def _estimate(work: Bench) -> Estimate:
     """Have the kernels compiled, measure a product briefly, print how long it all will take."""
-    from gpt2lib.perf.bench import Estimate, product_rate
+    from gpt2lib.perf.bench import Estimate, WorkerError, product_rate
     from gpt2lib.runtimes.cpus import usable_cpus
 
-    compiled = work.compile()
+    try:
+        compiled = work.compile()
+    except WorkerError as error:
+        raise ValueError(f"the kernels could not be compiled: {error}.") from None
     state = (
         f"{compiled['compiled']} functions compiled in {compiled['seconds']:.0f} s"
         if compiled["compiled"]
@@ -242,8 +245,7 @@ def _measure(work: Bench, estimate: Estimate) -> None:
     """Measure the ceilings, make all runs, measure the ceilings again."""
     numbers = len({run.threads for run in work.all_runs})
     with _Progress(work) as progress:
-        progress.say("measuring the machine's ceilings")
-        work.measure_ceilings()
+        _measure_ceilings(work, progress)
         for number, run in enumerate(list(work.to_do)):
             progress.begin(run)
             begun = time.perf_counter()
@@ -256,9 +258,19 @@ def _measure(work: Bench, estimate: Estimate) -> None:
             progress.end(run, left)
             if number == 0 and work.to_do:
                 progress.note(f"after the first run: about {left} left.")
-        progress.say("measuring the machine's ceilings once more")
-        work.measure_ceilings()
+        _measure_ceilings(work, progress)
     work.finish()
+
+
+def _measure_ceilings(work: Bench, progress: _Progress) -> None:
+    """Measure what the machine can do at best; go on without where that fails."""
+    from gpt2lib.perf.bench import WorkerError
+
+    progress.say("measuring the machine's ceilings")
+    try:
+        work.measure_ceilings()
+    except WorkerError as error:
+        progress.note(f"the machine's ceilings were not measured: {error}")
 
 
 class _Progress:

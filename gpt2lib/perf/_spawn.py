@@ -131,7 +131,9 @@ class Worker:
                 self.process.kill()
 
 
-def ask(request: Record, *, threads: int = 1, timeout: float) -> Record:
+def ask(
+    request: Record, *, runtime: str = "sequential", threads: int = 1, timeout: float
+) -> Record:
     """Start a worker for one question; return its last answer.
 
     Raises
@@ -139,7 +141,7 @@ def ask(request: Record, *, threads: int = 1, timeout: float) -> Record:
     WorkerError
         As :meth:`Worker.answers`.
     """
-    with Worker(request, threads=threads, timeout=timeout) as worker:
+    with Worker(request, runtime=runtime, threads=threads, timeout=timeout) as worker:
         *_, last = worker.answers()
         return last
 

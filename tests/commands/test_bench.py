@@ -26,9 +26,10 @@ QUICK = [*SMALL, "--runtimes", "sequential,threads", "--threads", "2", "--repeat
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Have the stand-in answer in the worker's place; nothing is compiled or multiplied."""
+    """Have the stand-in answer in the worker's place; nothing is compiled, multiplied or drawn."""
     monkeypatch.setattr(_spawn, "WORKER", "tests.perf.stand_in")
     monkeypatch.setattr(bench, "product_rate", lambda matmul: 5e10)
+    monkeypatch.setattr(command, "_write_report", lambda folder, results: None)
 
 
 def test_a_real_measurement(tmp_path, capsys, monkeypatch):
@@ -143,6 +144,22 @@ def test_the_bar_counts_iterations(stand_in, tmp_path, capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "12/12" in shown
     assert "after the first run: about" in shown
+
+
+@pytest.mark.parametrize(("what", "status"), [("compile", 2), ("ceilings", 0)])
+def test_what_comes_before_the_runs_may_fail(what, status, stand_in, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("STAND_IN_FAILS", what)
+    assert main(["bench", *QUICK, "--out", str(tmp_path)]) == status
+    captured = capsys.readouterr()
+    assert "ended with status 3: no luck" in captured.err
+    assert "Traceback" not in captured.err
+    if what == "ceilings":
+        found = load(tmp_path)
+        assert found["finished"]
+        assert found["ceilings"] == []
+        assert found["summary"][0]["share_of_peak"] is None
+    else:
+        assert captured.err.count("\n") == 1
 
 
 def test_a_dry_run_makes_none(stand_in, tmp_path, capsys):

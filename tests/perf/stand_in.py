@@ -57,6 +57,8 @@ def run(request):
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.argv[1])
+    if request["do"] == os.environ.get("STAND_IN_FAILS"):
+        sys.exit(print("no luck", file=sys.stderr) or 3)
     if request["do"] == "compile":
         say(done=True, compiled=0, seconds=0.0)
     elif request["do"] == "ceilings":

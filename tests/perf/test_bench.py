@@ -212,6 +212,19 @@ def test_a_worker_gets_its_threads_and_its_launcher(monkeypatch):
     assert env["OPENBLAS_NUM_THREADS"] == "1"
 
 
+def test_nosv_is_compiled_where_nosv_is(monkeypatch, tmp_path):
+    asked = []
+
+    def ask(request, *, runtime, timeout):
+        asked.append((runtime, request["runtimes"]))
+        return {"compiled": 2, "seconds": 1.5}
+
+    monkeypatch.setattr(_spawn, "ask", ask)
+    work = started(tmp_path, settings(runtimes=("threads", "nosv", "openmp")))
+    assert work.compile() == {"compiled": 4, "seconds": 3.0}
+    assert asked == [("openmp", ["openmp", "threads"]), ("nosv", ["nosv"])]
+
+
 def test_the_better_ceiling_of_two_measurements_is_kept(stand_in, tmp_path, monkeypatch):
     work = started(tmp_path)
     work.measure_ceilings()
@@ -251,6 +264,8 @@ def test_a_second_call_goes_on_where_the_first_one_stopped(stand_in, tmp_path):
 
 def test_nothing_there_is_nothing_to_go_on_with(tmp_path):
     assert resume(tmp_path, begin(SETTINGS, [])) is None
+    started(tmp_path).save()  # a call that was stopped before its first run
+    assert resume(tmp_path, begin(settings(seq=16), [])) is None
 
 
 @pytest.mark.parametrize(
@@ -261,15 +276,16 @@ def test_nothing_there_is_nothing_to_go_on_with(tmp_path):
         ({"config": GPT2Config.preset("tiny", layers=1)}, "layers=4 .* there, .*layers=1"),
     ],
 )
-def test_other_settings_are_refused_in_words(change, words, tmp_path):
+def test_other_settings_are_refused_in_words(change, words, stand_in, tmp_path):
     work = started(tmp_path)
-    work.save()
+    work.make(work.to_do[0])
     with pytest.raises(ValueError, match=words):
         resume(tmp_path, begin(settings(**change), []))
 
 
-def test_another_version_or_machine_is_refused(tmp_path):
-    started(tmp_path).save()
+def test_another_version_or_machine_is_refused(stand_in, tmp_path):
+    work = started(tmp_path)
+    work.make(work.to_do[0])
     for part, key, value in (
         ("git", "commit", "0" * 40),
         ("machine", "processor", "another one"),
@@ -321,6 +337,7 @@ def real(tmp_path_factory):
     return load(folder)
 
 
+@pytest.mark.xdist_group("bench")  # they share one measurement
 def test_a_real_run_has_the_form(real):
     check(real)
     assert real["failed"] == []
@@ -336,6 +353,7 @@ def test_a_real_run_has_the_form(real):
     assert not [word for word in json.dumps(real).split('"') if word.startswith("/")]
 
 
+@pytest.mark.xdist_group("bench")  # they share one measurement
 def test_its_losses_are_those_of_the_model(real):
     """The same training, in this process, on NumPy: equal but for rounding."""
     from gpt2lib.model import GPT2
@@ -357,6 +375,7 @@ def test_its_losses_are_those_of_the_model(real):
     assert losses[0] > losses[-1]
 
 
+@pytest.mark.xdist_group("bench")  # they share one measurement
 def test_its_first_iteration_is_the_first(real):
     """Weights are drawn before; gradients, moments and activations are touched in iteration 0."""
     if not Path("/proc").exists():
@@ -368,6 +387,7 @@ def test_its_first_iteration_is_the_first(real):
         assert faults[1] < faults[0]
 
 
+@pytest.mark.xdist_group("bench")  # they share one measurement
 def test_its_operations_are_all_of_a_step(real):
     calls = {}
     for row in real["runs"][0]["operations"]:

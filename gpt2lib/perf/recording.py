@@ -19,6 +19,7 @@ records in between are its own.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -83,8 +84,13 @@ class NotingOps:
     """
 
     def __init__(self, model: GPT2, buffer: TraceBuffer) -> None:
-        self._ops, self._buffer = model.ops, buffer
-        self.calls: list[Call] = []
+        from gpt2lib.runtimes.native import TRACE_NEXT
+
+        self._ops = model.ops
+        # The buffer's own count, read in a twentieth of a microsecond.
+        self._count = ctypes.c_int64.from_address(buffer.address + TRACE_NEXT)
+        self._buffer = buffer  # and kept, as long as its memory is looked at
+        self.calls: list[tuple[Any, ...]] = []  # what makes a Call
         self.iteration = 0
         gradients = model.gradients
         self._layers = {
@@ -99,15 +105,17 @@ class NotingOps:
         if name not in operations.__all__:
             return attribute
 
+        count, layers, note = self._count, self._layers, self.calls.append
+
         def noted(*arguments: Any, **options: Any) -> Any:
-            begin = len(self._buffer)
+            begin = count.value
             result = attribute(*arguments, **options)
-            layer = None
+            end, layer = count.value, None
             for value in arguments:
-                layer = self._layers.get(id(value), layer)
+                if (number := id(value)) in layers:
+                    layer = layers[number]
             clears = bool(arguments) and id(arguments[0]) == self._cleared
-            end = len(self._buffer)
-            self.calls.append(Call(name, begin, end, layer, clears, self.iteration))
+            note((name, begin, end, layer, clears, self.iteration))
             return result
 
         setattr(self, name, noted)  # the next time there is nothing to look for
@@ -161,6 +169,11 @@ class Recording:
         self._noting.iteration = number
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of operations so far."""
+        return tuple(Call(*call) for call in self._noting.calls)
+
+    @property
     def threads(self) -> int:
         """How many threads the runtime has."""
         return self._runtime.threads
@@ -206,7 +219,7 @@ class Recording:
             begin=self._begin,
             end=self._end,
         )
-        return timeline.with_notes(*notes(self._noting.calls, len(timeline.records)))
+        return timeline.with_notes(*notes(self.calls, len(timeline.records)))
 
 
 def notes(calls: Sequence[Call], size: int) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:

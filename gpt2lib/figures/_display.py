@@ -181,7 +181,9 @@ def _theme_colours(body: str) -> tuple[str, set[str]]:
         used.add(name)
         return f"{match.group(1)}: var({name}, {colour})"
 
-    # Only inside style="…": CSS variables mean nothing in presentation attributes.
+    # Only inside style="…": CSS variables mean nothing in presentation attributes, which is where
+    # matplotlib puts the ground under a hatch.
+    body = re.sub(r'(<rect [^>]*?)fill="(#[0-9a-fA-F]{6})"', r'\1style="fill: \2"', body)
     return re.sub(r"\b(fill|stroke|stop-color): ?(#[0-9a-fA-F]{6})\b", variable, body), used
 
 

@@ -50,6 +50,17 @@ def test_every_palette_colour_becomes_a_variable():
     assert not re.findall(r"(?:fill|stroke): #", body)
 
 
+def test_the_ground_under_a_hatch_is_a_variable_too():
+    fig, ax = plt.subplots()
+    ax.bar(
+        [0], [1], color=figures.PALETTE["orange"], hatch="//", edgecolor=figures.PALETTE["paper"]
+    )
+    svg = figures.to_svg(fig, alt="x")
+    pattern = svg[svg.index("<pattern") : svg.index("</pattern>")]
+    assert f"fill: var(--g2-orange, {figures.PALETTE['orange']})" in pattern
+    assert not re.search(r'fill="#', svg)
+
+
 def test_svg_is_well_formed_and_has_a_name():
     root = svg_root(lines())
     assert root.attrib["role"] == "img"

@@ -17,7 +17,16 @@ from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
 from gpt2lib.figures._labels import place_labels
 from gpt2lib.figures._style import PALETTE, ROLES, SERIES
-from gpt2lib.perf.reading import Curve, Operation, curves, operations, pair_name, pick, steady
+from gpt2lib.perf.reading import (
+    Curve,
+    Operation,
+    curves,
+    in_order,
+    operations,
+    pair_name,
+    pick,
+    steady,
+)
 
 if TYPE_CHECKING:
     from gpt2lib.perf.compare import Comparison, Row
@@ -46,7 +55,7 @@ def iteration_times(results: Mapping[str, Any]) -> Figure:
     runs = [run for run in results["runs"] if run["iterations"]]
     if not runs:
         raise ValueError("these results have no finished run: let gpt2lib bench go on.")
-    runtimes = list(dict.fromkeys(run["runtime"] for run in runs))
+    runtimes = in_order(results, {run["runtime"] for run in runs})
     columns = min(2, len(runtimes))
     rows = -(-len(runtimes) // columns)
     fig, axes = plt.subplots(
@@ -224,7 +233,8 @@ def _law(curve: Curve, p: Array) -> Array:
     """Return the fitted law's speedup over the same reference as the measured one."""
     assert curve.fit is not None
     serial, one = curve.fit.serial, curve.fit.one_thread
-    return curve.milliseconds[0] / (one * (serial + (1 - serial) / p))
+    reference = float(curve.milliseconds[0] * curve.speedup[0])
+    return reference / (one * (serial + (1 - serial) / p))
 
 
 def karp_flatt(results: Mapping[str, Any]) -> Figure:
@@ -258,7 +268,7 @@ def karp_flatt(results: Mapping[str, Any]) -> Figure:
     ax.axhline(0, color=PALETTE["muted"], linewidth=1)
     room = 0.12 * max(0.02, *(abs(e) for e in every))
     ax.set(ylabel="serial part e (Karp and Flatt)", ylim=(min(0, *every) - room, max(every) + room))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1 if max(every) < 0.2 else 0))
     _thread_axis(ax, counts)
     fig.legend(loc="outside upper center", ncols=min(5, len(found)))
     return fig

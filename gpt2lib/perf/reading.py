@@ -6,14 +6,25 @@ pair: it compiles, touches memory for the first time and starts threads, and is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpt2lib.perf.scaling import AmdahlFit, fit_amdahl
 
-__all__ = ["Curve", "Operation", "curves", "operations", "pair_name", "pick", "steady"]
+__all__ = [
+    "Curve",
+    "Operation",
+    "curves",
+    "in_order",
+    "operation_label",
+    "operations",
+    "pair_name",
+    "pick",
+    "run_values",
+    "steady",
+]
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[str, int]
@@ -22,6 +33,8 @@ Pair = tuple[str, int]
 def pair_name(runtime: str, threads: int) -> str:
     """Return a pair in words: ``"threads, 2 threads"``; a sequential runtime has no number.
 
+    ``("all", 0)`` stands for all pairs together.
+
     Examples
     --------
     >>> pair_name("openmp", 2), pair_name("tbb", 1), pair_name("sequential", 1)
@@ -29,6 +42,8 @@ def pair_name(runtime: str, threads: int) -> str:
     """
     if runtime == "sequential" and threads == 1:
         return runtime
+    if not threads:
+        return f"{runtime} runtimes"
     return f"{runtime}, {threads} thread{'s' if threads != 1 else ''}"
 
 
@@ -60,7 +75,14 @@ def steady(results: Mapping[str, Any]) -> dict[Pair, list[Array]]:
             "these results have no finished run of two iterations or more: let gpt2lib bench go "
             "on in the same folder, with --iterations 2 at least."
         )
-    return times
+    order = in_order(results, {runtime for runtime, _ in times})
+    return dict(sorted(times.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+
+
+def in_order(results: Mapping[str, Any], runtimes: Iterable[str]) -> list[str]:
+    """Return runtimes in the order in which they were asked for, others after them."""
+    rank = {name: number for number, name in enumerate(results["settings"]["runtimes"])}
+    return sorted(runtimes, key=lambda name: (rank.get(name, len(rank)), name))
 
 
 class Curve(NamedTuple):
@@ -116,6 +138,15 @@ def curves(results: Mapping[str, Any]) -> list[Curve]:
     return found
 
 
+def operation_label(name: str, shape: str) -> str:
+    """Return an operation's name with its shape.
+
+    >>> operation_label("linear_forward", "768 -> 2304"), operation_label("zero", "")
+    ('linear_forward 768→2304', 'zero')
+    """
+    return f"{name} {shape}".strip().replace(" -> ", "→")
+
+
 class Operation(NamedTuple):
     """One operation of a step, all its calls together; the median of the runs.
 
@@ -142,7 +173,7 @@ class Operation(NamedTuple):
     @property
     def label(self) -> str:
         """The name with its shape."""
-        return f"{self.name} {self.shape}".strip().replace(" -> ", "→")
+        return operation_label(self.name, self.shape)
 
 
 def pick(
@@ -208,3 +239,30 @@ def operations(results: Mapping[str, Any], runtime: str, threads: int) -> list[O
 
 def _median(values: Sequence[float]) -> float:
     return float(np.median(np.asarray(values, float)))
+
+
+def run_values(results: Mapping[str, Any]) -> dict[tuple[str, int, str, str], dict[int, float]]:
+    """Return one value a run for every time: the median of its iterations, or an operation's time.
+
+    Parameters
+    ----------
+    results
+        The content of a ``results.json``.
+
+    Returns
+    -------
+    dict
+        (runtime, threads, operation, shape) -> {repeat: milliseconds}; the operation ``"total"``
+        of shape ``""`` is the whole step. Times that are not positive are left out.
+    """
+    steady(results)  # raises where there is nothing
+    values: dict[tuple[str, int, str, str], dict[int, float]] = {}
+    for run in results["runs"]:
+        times = [step["total_ms"] for step in run["iterations"][1:]]
+        rows = [("total", "", _median(times))] if times else []
+        rows += [(row["operation"], row["shape"], row["ms"]) for row in run["operations"]]
+        for name, shape, ms in rows:
+            if ms > 0:
+                key = (run["runtime"], run["threads"], name, shape)
+                values.setdefault(key, {})[run["repeat"]] = float(ms)
+    return values

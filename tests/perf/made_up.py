@@ -123,7 +123,7 @@ def results(
         "machine": {
             "processor": "Imagined 3000",
             "cores": 2,
-            "caches": {"L1d": "32 KiB", "L2": "512 KiB", "L3": "8 MiB"},
+            "caches": {"L1d": 32 << 10, "L2": 512 << 10, "L3": 8 << 20},
             "memory_bytes": 16 << 30,
             "system": "Linux 6.1",
         },
@@ -156,6 +156,9 @@ def results(
                 "sgemm_gflops": SGEMM * p,
                 "read_gbs": READ * p**0.7,
                 "copy_gbs": COPY * p**0.7,
+                "sgemm_size": 2048,
+                "sgemm_by": "threads",
+                "memory_bytes": 64 << 20,
             }
             for p in counts
         ],
@@ -211,7 +214,8 @@ def _run(
         "matmul": "blas",
         "setup_s": 2.0,
         "peak_bytes": 2 << 30,
-        "described": {"name": runtime, "threads": threads, "library": None, "version": "1"},
+        "compiled": 0,
+        "described": {"name": runtime, "threads": threads, "library": "libc.so.6", "version": "1"},
         "iterations": steps,
         "operations": own,
     }
@@ -229,17 +233,18 @@ def summary(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         gflops = found["flops_per_step"] / median / 1e6
         peak = next(c["sgemm_gflops"] for c in found["ceilings"] if c["threads"] == p)
         quartiles = np.percentile(times, [25, 75])
+        runs = sum((r["runtime"], r["threads"]) == (runtime, p) for r in found["runs"])
         rows.append(
             {
                 "runtime": runtime,
                 "threads": p,
-                "runs": sum((r["runtime"], r["threads"]) == (runtime, p) for r in found["runs"]),
+                "runs": runs,
                 "iterations": len(times),
                 "mean_ms": float(np.mean(times)),
                 "median_ms": median,
                 "spread": float((quartiles[1] - quartiles[0]) / median),
                 "first_ms": float(np.median(_times(found, (runtime, p), 0, 1))),
-                "total_s": float(np.sum(_times(found, (runtime, p), 0)) / 1000),
+                "total_s": float(np.sum(_times(found, (runtime, p), 0)) / 1000 / runs),
                 "speedup": speedup,
                 "efficiency": None if speedup is None else speedup / p,
                 "gflops": gflops,

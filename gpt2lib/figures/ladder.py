@@ -246,7 +246,7 @@ def rungs(rates: Mapping[str, float], ceiling: float, extrapolated: Sequence[str
     for y, (name, rate) in enumerate(rates.items()):
         small = name in extrapolated
         ax.barh(
-            y, rate, height=0.62, color=PALETTE["panel" if small else "blue"],
+            y, rate, height=0.62, facecolor="none" if small else PALETTE["blue"],
             edgecolor=PALETTE["blue"], hatch="///" if small else None,
         )  # fmt: skip
         share = f"{100 * rate / ceiling:.0f} %" if rate > ceiling / 100 else "below 1 %"
@@ -281,8 +281,8 @@ def passes(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> 
     """
     fig, ax = plt.subplots(figsize=(7.4, 0.8 * len(pairs) + 1.2), layout="constrained")
     looks: tuple[dict[str, Any], ...] = (
-        {"color": PALETTE["panel"], "edgecolor": PALETTE["orange"], "hatch": "///"},
-        {"color": PALETTE["blue"], "edgecolor": PALETTE["blue"]},
+        {"facecolor": "none", "edgecolor": PALETTE["orange"], "hatch": "///"},
+        {"facecolor": PALETTE["blue"], "edgecolor": PALETTE["blue"]},
     )
     for which, look in enumerate(looks):
         at = np.arange(len(pairs)) + 0.36 * (which - 0.5)

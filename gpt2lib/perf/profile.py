@@ -7,15 +7,21 @@ one model makes some steps where it is, and the result has the same form, so tha
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from gpt2lib.config import GPT2Config
 from gpt2lib.model import GPT2
 from gpt2lib.optimizer import AdamW
-from gpt2lib.perf.machine import Ceilings, MatrixProduct, Streams
+from gpt2lib.perf.counters import Counters, peak_bytes
+from gpt2lib.perf.machine import Ceilings, MatrixProduct, Streams, describe, versions
 from gpt2lib.perf.operations import TimedOps
+from gpt2lib.perf.results import summarise
 from gpt2lib.perf.turns import in_turns, process_clock
 
 __all__ = ["core_ceilings", "profile"]
@@ -54,8 +60,7 @@ def profile(
     Returns
     -------
     dict
-        ``runs``, with one run in it, and ``ceilings``, as in the ``results.json`` of
-        ``gpt2lib bench``.
+        Of the form that ``gpt2lib bench`` writes (:mod:`gpt2lib.perf.results`), with one run.
 
     Raises
     ------
@@ -73,16 +78,66 @@ def profile(
             _step(model, optimizer, ids, targets, clock)
     finally:
         model.ops = optimizer.ops = plain
-    runtime = getattr(plain, "runtime", None)
-    run = {
-        "runtime": getattr(runtime, "name", "numpy"),
-        "threads": getattr(runtime, "threads", 1),
-        "matmul": getattr(plain, "matmul", "blas"),
-        "repeat": 0,
-        "iterations": iterations,
-        "operations": timed.rows(steps),
+    run = _run(plain, iterations, timed.rows(steps))
+    results = {
+        **_head(),
+        "settings": _settings(model.config, np.shape(ids), run),
+        "flops_per_step": model.config.training_flops(*np.shape(ids)),
+        "ceilings": [dict(row) for row in ceilings],
+        "runs": [run],
     }
-    return {"runs": [run], "ceilings": [dict(row) for row in ceilings]}
+    return {**results, "summary": summarise(results)}
+
+
+def _run(ops: Any, iterations: list[Any], operations: list[Any]) -> dict[str, Any]:
+    """Return the run, as results have it."""
+    runtime = getattr(ops, "runtime", None)
+    name, threads = getattr(runtime, "name", "numpy"), getattr(runtime, "threads", 1)
+    return {
+        "runtime": name,
+        "threads": threads,
+        "matmul": getattr(ops, "matmul", "blas"),
+        "repeat": 0,
+        "order": 0,
+        "setup_s": 0.0,
+        "peak_bytes": peak_bytes(),
+        "compiled": 0,
+        "described": {"name": name, "threads": threads, "library": "", "version": ""},
+        "iterations": iterations,
+        "operations": operations,
+    }
+
+
+def _settings(config: GPT2Config, shape: tuple[int, ...], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that describe the run, as results have them."""
+    batch, seq = shape
+    return {
+        "preset": "a model in this process",
+        "config": config.to_dict(),
+        "batch": batch,
+        "seq": seq,
+        "matmul": run["matmul"],
+        "iterations": len(run["iterations"]),
+        "repeats": 1,
+        "runtimes": [run["runtime"]],
+        "threads": [run["threads"]],
+        "seed": 0,
+    }
+
+
+def _head() -> dict[str, Any]:
+    """Return what results begin with, and what these have none of."""
+    return {
+        "format": "gpt2lib-bench",
+        "version": 1,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "finished": True,
+        "machine": describe(),
+        "versions": versions(),
+        "git": {"commit": None, "dirty": None},
+        "absent": [],
+        "failed": [],
+    }
 
 
 def core_ceilings(
@@ -114,8 +169,9 @@ def core_ceilings(
 
 def _step(
     model: GPT2, optimizer: AdamW, ids: Any, targets: Any, clock: Callable[[], float]
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Make a step; return its loss and the times of its three parts in ms."""
+    before = Counters.read()
     marks = [clock()]
     loss = model.loss(ids, targets)
     marks.append(clock())
@@ -130,4 +186,6 @@ def _step(
         "backward_ms": backward,
         "update_ms": update,
         "total_ms": forward + backward + update,
+        **(Counters.read() - before)._asdict(),
+        "mhz": None,
     }

@@ -5,7 +5,9 @@ import pytest
 
 import gpt2lib
 from gpt2lib.perf import profile as module
+from gpt2lib.perf.machine import Ceilings
 from gpt2lib.perf.profile import core_ceilings, profile
+from gpt2lib.perf.results import check
 
 CONFIG = gpt2lib.GPT2Config(vocab_size=40, context=16, layers=2, heads=2, channels=16)
 
@@ -37,11 +39,15 @@ def test_a_profile_makes_the_same_steps_as_training():
 def test_its_operations_are_those_of_one_step():
     model, optimizer, ids, targets = made()
     plain = model.ops
-    results = profile(model, optimizer, ids, targets, steps=2, ceilings=[{"threads": 1}])
+    ceiling = Ceilings(1, 100.0, 30.0, 20.0, 2048, "blas", 1 << 28)._asdict()
+    results = profile(model, optimizer, ids, targets, steps=2, ceilings=[ceiling])
     rows = {(row["operation"], row["shape"]): row for row in results["runs"][0]["operations"]}
     assert rows["layernorm_forward", ""]["calls"] == 2 * CONFIG.layers + 1
     assert rows["linear_forward", "16 -> 48"]["flops"] == CONFIG.layers * 2 * 16 * 16 * 48
-    assert results["ceilings"] == [{"threads": 1}]
+    assert results["ceilings"] == [ceiling]
+    check(results)  # of the form that every figure and report reads
+    (row,) = results["summary"]
+    assert row["median_ms"] > 0
     assert model.ops is plain
     assert optimizer.ops is plain
 

@@ -26,15 +26,15 @@ _EVERY = 0.5  # seconds of measuring between two words: whoever listens needs a 
 
 
 def load_code(runtime: str, matmul: str) -> None:
-    """Bring all machine code into the process: from the disk, or compile it.
+    """Bring all code into the process, from the disk, or compile it; have BLAS found.
 
-    Nothing runs, no thread starts: iteration 0 stays the first to do so.
+    Nothing is computed, no thread starts: iteration 0 stays the first to do so.
     """
     import numpy as np
 
     from gpt2lib import kernels
     from gpt2lib.kernels import matmul as ladder
-    from gpt2lib.runtimes import native
+    from gpt2lib.runtimes import blas_single_thread, native
 
     kernels.compile_all("float32")
     ladder.address(matmul, np.dtype(np.float32).name)
@@ -52,6 +52,8 @@ def load_code(runtime: str, matmul: str) -> None:
     }
     for function, arguments in [(native.run_sequentially, "int64, " * 5), *code[runtime]]:
         function.compile(f"({arguments.rstrip(', ')},)")
+    with blas_single_thread():  # it looks through all loaded libraries once
+        pass
 
 
 def compile_code(request: Record, say: Say) -> None:
@@ -150,11 +152,11 @@ class Training:
 
 def run(request: Record, say: Say) -> None:
     """Make one run: say when it is ready, then its iterations, then the rest."""
-    from gpt2lib.perf.counters import compilations, peak_bytes, processor_mhz, started
+    from gpt2lib.perf.counters import Counters, compilations, peak_bytes, processor_mhz, started
 
     training = Training(request)
+    Counters.read(), processor_mhz()  # their own first time is not iteration 0's
     load_code(request["runtime"], request["matmul"])
-    processor_mhz()  # its own first time is not iteration 0's
     say({"ready": training.describe()})
     waiting: list[Record] = []
     spoken = time.perf_counter()

@@ -226,28 +226,31 @@ def resume(folder: Path, results: Record) -> Record | None:
     if not old["runs"] and not old["finished"]:
         return None  # nothing was measured: nothing is lost
     remedy = "Name another folder with --out, or ask for the same as before."
-    differ = [
-        f"{key} {_shown(old['settings'][key])} there, {_shown(value)} here"
-        for key, value in results["settings"].items()
-        if old["settings"][key] != value
-    ]
-    if differ:
-        raise ValueError(f"{path} was measured with other settings: {'; '.join(differ)}. {remedy}")
+    if differ := _differences(old["settings"], results["settings"]):
+        raise ValueError(f"{path} was measured with other settings: {differ}. {remedy}")
     if old["finished"]:
         return old
-    for what, was, now in (
-        ("commit", old["git"]["commit"], results["git"]["commit"]),
-        ("versions", old["versions"], results["versions"]),
-        ("processor", old["machine"]["processor"], results["machine"]["processor"]),
-        ("cores", old["machine"]["cores"], results["machine"]["cores"]),
-    ):
-        if was != now:
-            raise ValueError(
-                f"{path} was begun with another {what} ({_shown(was)} there, {_shown(now)} here), "
-                f"and two kinds of measurements do not go into one file. {remedy}"
-            )
+    if differ := _differences(_identity(old), _identity(results)):
+        raise ValueError(
+            f"{path} was begun with another program or machine, and two kinds of measurements do "
+            f"not go into one file: {differ}. {remedy}"
+        )
     # What failed is tried again, what was missing may be there now.
     return {**old, "absent": results["absent"], "failed": []}
+
+
+def _identity(results: Record) -> Record:
+    """Return what must be the same for all runs of a file, besides the settings."""
+    machine = {key: results["machine"][key] for key in ("processor", "cores")}
+    return {"commit": results["git"]["commit"], **results["versions"], **machine}
+
+
+def _differences(old: Record, new: Record) -> str:
+    return "; ".join(
+        f"{key} {_shown(old.get(key))} there, {_shown(new.get(key))} here"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    )
 
 
 def _shown(value: Any) -> str:

@@ -293,7 +293,10 @@ def test_another_version_or_machine_is_refused(stand_in, tmp_path):
     ):
         fresh = begin(SETTINGS, [])
         fresh[part][key] = value
-        with pytest.raises(ValueError, match=r"begun with another .*Name another folder"):
+        with pytest.raises(
+            ValueError,
+            match=rf"another program or machine.*: {key} \S.* there, {value} here\. Name",
+        ):
             resume(tmp_path, fresh)
 
 

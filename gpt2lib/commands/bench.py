@@ -367,19 +367,12 @@ def _show(folder: Path, results: dict[str, Any]) -> int:
     if compiled:
         print(f"{compiled} functions were compiled during iterations: those times are not clean.")
     print(f"\nresults: {folder / 'results.json'}")
-    if _write_report(folder, results):
-        print(f"report:  {folder / 'report.html'}")
+    if results["runs"]:
+        from gpt2lib.perf import report
+
+        print(f"report:  {report.write(folder, results)}")
         print(f"figures: {folder / 'figures'}")
     return 1 if results["failed"] else 0
-
-
-def _write_report(folder: Path, results: dict[str, Any]) -> bool:
-    import importlib.util
-
-    if not results["runs"] or importlib.util.find_spec("gpt2lib.perf.report") is None:
-        return False
-    importlib.import_module("gpt2lib.perf.report").write(folder, results)
-    return True
 
 
 def _table(summary: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pytest
 from gpt2lib import runtimes
 from gpt2lib.cli import main
 from gpt2lib.commands import bench as command
-from gpt2lib.perf import _spawn, bench
+from gpt2lib.perf import _spawn, bench, report
 from gpt2lib.perf.results import load
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends processes by signals")
@@ -29,7 +29,7 @@ def stand_in(monkeypatch):
     """Have the stand-in answer in the worker's place; nothing is compiled, multiplied or drawn."""
     monkeypatch.setattr(_spawn, "WORKER", "tests.perf.stand_in")
     monkeypatch.setattr(bench, "product_rate", lambda matmul: 5e10)
-    monkeypatch.setattr(command, "_write_report", lambda folder, results: None)
+    monkeypatch.setattr(report, "write", lambda folder, results: folder / "report.html")
 
 
 def test_a_real_measurement(tmp_path, capsys, monkeypatch):
@@ -46,7 +46,9 @@ def test_a_real_measurement(tmp_path, capsys, monkeypatch):
     assert "absent: nosv: it was not found. Build it" in before
     assert "estimated time: " in before
     assert "sequential         1     1" in after
-    assert f"results: {folder / 'results.json'}" in after
+    for name in ("results.json", "report.html", "figures"):
+        assert f" {folder / name}\n" in after
+        assert (folder / name).exists()
     found = load(folder)
     assert found["finished"]
     assert found["absent"] == [

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -50,6 +51,7 @@ __all__ = [
     "Task",
     "calibrate",
     "errors",
+    "explanations",
     "measure",
     "project",
     "required",
@@ -311,17 +313,21 @@ def calibrate(
 
 
 def _one_thread(runs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the seconds of each operation in a step on one thread: the mean over such runs."""
+    """Return the seconds of each operation in a step on one thread: the median of such runs."""
     alone = [run["operations"] for run in runs if run["threads"] == 1 and run["operations"]]
     if not alone:
         raise ValueError(
             "the model is calibrated on one thread, and no run of these results is: run gpt2lib "
             "bench with --threads 1,2."
         )
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for row in (row for operations in alone for row in operations):
-        seconds[row["operation"]] += row["ms"] / 1000 / len(alone)
-    return dict(seconds)
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    for operations in alone:
+        total: Counter[str] = Counter()
+        for row in operations:
+            total[row["operation"]] += row["ms"] / 1000  # all shapes of it together
+        for name, taken in total.items():
+            seconds[name].append(taken)
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
 def _ceilings(ceilings: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
@@ -516,6 +522,42 @@ def required(model: Projection, speedup: float, threads: int) -> dict[str, float
         "hand_over": missing / handed if handed else None,
         "serial": one * karp_flatt(speedup, p) if p > 1 else None,
     }
+
+
+def explanations(model: Projection, speedup: float, threads: int) -> dict[str, Projection]:
+    """Return a model for each cause that alone explains a speedup: they agree there only.
+
+    Where they part, a measurement on another number of threads can tell them apart.
+
+    Parameters
+    ----------
+    model, speedup, threads
+        As in :func:`required`.
+
+    Returns
+    -------
+    dict
+        Cause, by :func:`required`'s names, to the model of the step with that cause alone; those
+        causes are left out that cannot explain it.
+    """
+    needed = required(model, speedup, threads)
+    free, found = model.perfect(), {}
+    one, grown = free.seconds(1), float(_GROWTH[model.growth](threads))
+    for cause, value in needed.items():
+        if value is None:
+            continue
+        if cause == "chunks":
+            found[cause] = free.cut(value)
+        elif cause == "width":
+            found[cause] = dataclasses.replace(free, width=value)
+        elif cause == "serial":
+            left = 1 - value / one
+            shared = (Task(t[0], t[1], left * t.seconds, left * t.memory) for t in free.tasks)
+            found[cause] = dataclasses.replace(free._with(shared), python=value)
+        elif grown:
+            handed = sum(task.chunks > 1 for task in model.tasks) / len(free.tasks)
+            found[cause] = dataclasses.replace(free, hand_over=value * handed / grown)
+    return found
 
 
 def _narrowest(best: Projection, speedup: float, p: int) -> float | None:

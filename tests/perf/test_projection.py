@@ -129,6 +129,26 @@ def test_what_is_required_gives_the_speedup_when_put_back():
     assert needed["serial"] / one == pytest.approx(karp_flatt(24.7, 112))
 
 
+def test_explanations_agree_where_it_was_measured_and_nowhere_else():
+    """24.7 on 112 threads: by then all agree; on 25 threads the cause of chunks is still ideal."""
+    wiki = projection.project(TINY, 4, 64, MACHINE).taking(35.285)
+    found = projection.explanations(wiki, 24.7, 112)
+    assert set(found) == {"chunks", "serial", "hand_over"}
+    for cause, step in found.items():
+        assert step.speedup(112) == pytest.approx(24.7, rel=0.02), cause  # 25 chunks, not 24.7
+        assert step.seconds(1) == pytest.approx(35.285)
+    assert found["chunks"].speedup(25) == pytest.approx(25)
+    assert found["serial"].speedup(25) == pytest.approx(amdahl(25, karp_flatt(24.7, 112)))
+    assert found["hand_over"].speedup(1000) < 24.7 < found["serial"].speedup(1000)
+
+
+def test_memory_explains_it_where_the_step_is_all_bytes():
+    step = model(("op", 8, 10.0, 10.0))
+    found = projection.explanations(step, 20.0, 100)
+    assert found["width"].speedup(100) == pytest.approx(20)
+    assert found["width"].speedup(10) == pytest.approx(10)
+
+
 def test_a_cause_that_cannot_explain_it_says_none():
     """A tenth of the time are bytes: with one thread's memory the speedup is 10, with two's 20."""
     step = model(("op", 8, 10.0, 1.0))

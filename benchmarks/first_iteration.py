@@ -1,6 +1,7 @@
 """Why the first iteration differs: what each cause costs, and what is faster at first.
 
-    python benchmarks/first_iteration.py --preset gpt2 --out benchmarks/results/NAME.json
+    python benchmarks/first_iteration.py --preset gpt2 --compilation \\
+        --out benchmarks/results/gpt2-first-iteration.json
 
 Every process is fresh and has one cause more taken away than the one before; what each causes adds
 up to the difference between iteration 0 and the later ones. :mod:`gpt2lib.perf.first_iteration`
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, values in first_iteration.ratios(results["faster"]).items():
         middle = statistics.median(values)
         print(f"  {name:45s} {min(values):8.3f} {middle:8.3f} {max(values):8.3f}")
+    print(f"\nthe clock: {first_iteration.about_clock(results)}")
     return 0
 
 

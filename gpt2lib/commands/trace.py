@@ -160,8 +160,9 @@ def _print_summary(timeline: Timeline, steps: int, cost: Overhead | None) -> Non
     spans = timeline.spans()
     starts = [span.start for span in spans if span.phase == 0]
     took = [b - a for a, b in zip(starts, [*starts[1:], timeline.duration], strict=True)]
+    threads = f"{timeline.threads} thread{'s' if timeline.threads != 1 else ''}"
     print(
-        f"{steps} steps on {timeline.threads} threads, {timeline.records.size} chunks; "
+        f"{steps} steps on {threads}, {timeline.records.size} chunks; "
         f"a step took {statistics.median(took) / 1e6:.2f} ms (median)."
     )
     if cost is not None:

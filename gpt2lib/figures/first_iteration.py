@@ -21,8 +21,8 @@ def waterfall(results: Mapping[str, Any], *, code: bool = True) -> Figure:
     """Draw the way down from iteration 0 to a later one, cause by cause, for each case.
 
     Each bar begins where the one above ended, so together they span the difference exactly. A
-    hatched bar goes the other way: with that cause prepared, iteration 0 was slower. The thin line
-    beside the number is the range over the repeats.
+    hatched bar goes the other way: with that cause prepared, iteration 0 was slower. A thin line
+    shows where the bar's end lay in the repeats, from the least to the most.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def _draw_case(ax: Axes, case: Case, rows: Sequence[str]) -> None:
     """Draw one waterfall; a cause that this case does not have leaves its row empty."""
     height, right = 0.62, case.first
     steps = {step.title: step for step in case.steps}
-    reach = max([case.first, *_ends(case)])
-    ax.set_xlim(min(0.0, *_ends(case)), 1.32 * reach)
+    ends = _ends(case)
+    ax.set_xlim(min(0.0, *ends), 1.32 * max(case.first, *ends))
     for at, value in ((0, case.first), (len(rows) - 1, case.steady)):
         ax.barh(at, value, height, color=PALETTE["muted"])
         _write(ax, value, at, f"{_number(value)} ms", bold=True)
@@ -86,7 +86,7 @@ def _draw_case(ax: Axes, case: Case, rows: Sequence[str]) -> None:
             [right, right], [last + height / 2, at - height / 2], color=PALETTE["muted"], lw=0.8
         )
         _bar(ax, at, right, step, height)
-        _write(ax, max(left, right), at, f"{_number(step.ms)}")
+        _write(ax, max(left, right, right - step.low), at, f"{_number(step.ms)}")
         right, last = left, at
     at = len(rows) - 1
     ax.plot([right, right], [last + height / 2, at - height / 2], color=PALETTE["muted"], lw=0.8)
@@ -108,6 +108,9 @@ def _bar(ax: Axes, at: int, right: float, step: Step, height: float) -> None:
         hatch="////" if step.ms < 0 else None,
         linewidth=1.0,
     )
+    if step.low < step.high:
+        ends = [right - step.high, right - step.low]
+        ax.plot(ends, [at, at], "|-", color=PALETTE["ink"], linewidth=1, markersize=5, zorder=3)
 
 
 def _write(ax: Axes, x: float, y: int, text: str, *, bold: bool = False) -> None:
@@ -132,7 +135,12 @@ def _color(title: str) -> str:
 
 
 def _ends(case: Case) -> list[float]:
-    return (case.first - np.cumsum([step.ms for step in case.steps])).tolist()
+    """Return the ends of all bars and of the lines on them."""
+    ends, right = [], case.first
+    for step in case.steps:
+        ends += [right - step.ms, right - step.low, right - step.high]
+        right -= step.ms
+    return ends
 
 
 def _number(ms: float) -> str:

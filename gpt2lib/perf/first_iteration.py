@@ -50,6 +50,7 @@ __all__ = [
     "Case",
     "Cause",
     "Step",
+    "about_clock",
     "cases",
     "faster",
     "load",
@@ -121,6 +122,9 @@ class Step(NamedTuple):
         The smallest and the largest value of a repeat.
     faults
         Page faults that went with it.
+    system
+        Milliseconds that processors spent in the system with it, all threads together: for a first
+        touch most of it. Others' work on the machine hardly changes that.
     """
 
     title: str
@@ -128,6 +132,7 @@ class Step(NamedTuple):
     low: float
     high: float
     faults: float
+    system: float
 
 
 class Case(NamedTuple):
@@ -140,7 +145,7 @@ class Case(NamedTuple):
     threads
         How many.
     first, steady
-        Milliseconds of the first iteration with nothing prepared, and of the later ones.
+        Milliseconds of the first iteration with nothing prepared, and of those after it.
     steps
         What it was; they add up to ``first - steady``.
     """
@@ -350,7 +355,8 @@ def cases(results: Mapping[str, Any]) -> list[Case]:
         if any(one["compile"] for one in runs):
             levels.insert(0, _level([one for one in runs if one["compile"]], [], compiled=True))
             titles.insert(0, COMPILING)
-        later = [step["total_ms"] for one in runs for step in one["iterations"][1:]]
+        cold = [one for one in runs if not one["on"]]  # what a program sees that prepares nothing
+        later = [step["total_ms"] for one in cold for step in one["iterations"][1:]]
         steady = statistics.median(later)
         pairs = zip(titles, itertools.pairwise(levels), strict=True)
         steps = [_between(title, before, after) for title, (before, after) in pairs]
@@ -360,7 +366,8 @@ def cases(results: Mapping[str, Any]) -> list[Case]:
             levels[-1].ms,
             min(last),
             max(last),
-            statistics.median(levels[-1].faults.values()),
+            levels[-1].faults,
+            levels[-1].system,
         )
         name = runs[0]["runtime"]
         name = name if name == "sequential" else f"{name}, {threads} threads"
@@ -370,10 +377,11 @@ def cases(results: Mapping[str, Any]) -> list[Case]:
 
 
 class _Level(NamedTuple):
-    """First minus later iterations with some causes prepared: repeat -> ms, page faults."""
+    """First minus later iterations with some causes prepared, and page faults and system time."""
 
-    difference: dict[int, float]
-    faults: dict[int, float]
+    difference: dict[int, float]  # repeat -> ms
+    faults: float
+    system: float
 
     @property
     def ms(self) -> float:
@@ -384,20 +392,27 @@ def _level(runs: Sequence[Mapping[str, Any]], on: Sequence[str], compiled: bool 
     chosen = [one for one in runs if one["on"] == list(on) and one["compile"] == compiled]
     if not chosen:
         raise ValueError(f"these results have no run with {', '.join(on) or 'nothing'} prepared.")
-    difference, faults = {}, {}
-    for one in chosen:
-        first, *later = one["iterations"]
-        difference[one["repeat"]] = first["total_ms"] - _median(later, "total_ms")
-        faults[one["repeat"]] = first.get("minor_faults", 0) - _median(later, "minor_faults")
-    return _Level(difference, faults)
+
+    def differences(key: str) -> dict[int, float]:
+        return {
+            one["repeat"]: one["iterations"][0].get(key, 0) - _median(one["iterations"][1:], key)
+            for one in chosen
+        }
+
+    faults, system = differences("minor_faults"), differences("system_ms")
+    return _Level(
+        differences("total_ms"),
+        statistics.median(faults.values()),
+        statistics.median(system.values()),
+    )
 
 
 def _between(title: str, before: _Level, after: _Level) -> Step:
     """Return what the cause between two levels cost."""
     both = before.difference.keys() & after.difference.keys()
     each = [before.difference[r] - after.difference[r] for r in both]
-    faults = statistics.median(before.faults.values()) - statistics.median(after.faults.values())
-    return Step(title, before.ms - after.ms, min(each), max(each), faults)
+    faults, system = before.faults - after.faults, before.system - after.system
+    return Step(title, before.ms - after.ms, min(each), max(each), faults, system)
 
 
 def _median(steps: Sequence[Mapping[str, Any]], key: str) -> float:
@@ -410,10 +425,12 @@ def table(results: Mapping[str, Any]) -> str:
     for case in cases(results):
         lines += [
             f"{case.name}: iteration 0 took {case.first:.1f} ms, later ones {case.steady:.1f} ms",
-            f"  {'':28s} {'ms':>9s} {'least':>9s} {'most':>9s} {'page faults':>12s}",
+            f"  {'':28s} {'ms':>9s} {'least':>9s} {'most':>9s} {'page faults':>12s} "
+            f"{'system (ms)':>12s}",
         ]
         lines += [
-            f"  {s.title:28s} {s.ms:9.1f} {s.low:9.1f} {s.high:9.1f} {s.faults:12.0f}"
+            f"  {s.title:28s} {s.ms:9.1f} {s.low:9.1f} {s.high:9.1f} {s.faults:12.0f} "
+            f"{s.system:12.1f}"
             for s in case.steps
         ]
         lines += [f"  {'together':28s} {case.difference:9.1f}", ""]
@@ -450,6 +467,27 @@ def ratios(reports: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
         for name, (first, later) in pairs.items():
             found.setdefault(name, []).append(first / later)
     return dict(sorted(found.items(), key=lambda item: statistics.median(item[1])))
+
+
+def about_clock(results: Mapping[str, Any]) -> str:
+    """Say what could be learnt of the processor's clock: read, and measured.
+
+    Parameters
+    ----------
+    results
+        What :func:`run` returned, with the reports of :func:`faster` in ``faster`` if there are
+        any.
+    """
+    mhz = (results["machine"].get("mhz") or {}).get("now")
+    said = "the clock cannot be read here" if mhz is None else f"the system says {mhz:.0f} MHz"
+    found = [report["clock"]["start_over_later"] for report in results["faster"]]
+    if not found:
+        return f"{said}; it was not measured."
+    middle, least, most = statistics.median(found), min(found), max(found)
+    return (
+        f"{said}; measured, a chain of operations takes {middle:.3f} times as long right after a "
+        f"rest as after work ({least:.3f} to {most:.3f})."
+    )
 
 
 # --- Files ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ def test_it_writes_what_it_prints(tmp_path, capsys, monkeypatch):
     results = {
         "format": "gpt2lib-first-iteration",
         "version": 1,
+        "machine": {},
         "settings": {"threads": [1], "causes": [[cause.key for cause in first_iteration.CAUSES]]},
         "runs": [made_up(110), made_up(12, on=every)],
     }
@@ -28,6 +29,7 @@ def test_it_writes_what_it_prints(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert first_iteration.table(first_iteration.load(out)) in printed
     assert "a step without clearing gradients" in printed
+    assert "the clock cannot be read here; measured" in printed
     assert len(first_iteration.load(out)["faster"]) == 1
 
 

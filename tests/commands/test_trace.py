@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -185,3 +186,28 @@ def test_where_the_ovni_trace_is(runtime, override, folder, expected, monkeypatc
     if folder:
         monkeypatch.setenv("OVNI_TRACEDIR", folder)
     assert trace._ovni_folder(Runtime()) == expected
+
+
+LIBRARY = nosv.find_library()
+
+
+@pytest.mark.skipif(
+    not LIBRARY, reason="libnosv.so was not found (set NOSV_HOME to where nOS-V is installed)"
+)
+def test_nosv_for_real(tmp_path):
+    """Our record on nOS-V, and ovni's of the same run where nOS-V was built with it."""
+    command = [sys.executable, "-m", "gpt2lib", "trace", "--runtime", "nosv", "--threads", "1"]
+    command += ["--batch", "1", "--seq", "16", "--iterations", "2", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 steps on 1 thread," in done.stdout
+    duration = int((tmp_path / "trace.prv").read_text().split("):")[1].split("_ns")[0])
+    check_paraver(tmp_path / "trace.prv", 1, duration)
+    assert (f"ovniemu -l {tmp_path.resolve() / 'ovni'}" in done.stdout) is nosv.has_ovni(LIBRARY)
+    if not nosv.has_ovni(LIBRARY) or not nosv.find_ovniemu():
+        return
+    emulate = [nosv.find_ovniemu(), "-l", str(tmp_path / "ovni")]
+    subprocess.run(emulate, check=True, capture_output=True, timeout=120)
+    names = (tmp_path / "ovni" / "thread.pcf").read_text(encoding="utf-8")
+    assert "linear_forward_tiles" in names
+    assert "adamw_update_elements" in names

@@ -26,6 +26,8 @@ def test_the_bars_span_the_difference(by_hand):
     assert steps[0][1] == 110
     np.testing.assert_allclose([a[0] for a in steps[:-1]], [b[1] for b in steps[1:]])
     assert steps[-1][0] == pytest.approx(10)
+    ranges = [line.get_xdata() for line in ax.lines if line.get_marker() == "|"]
+    np.testing.assert_allclose(ranges[0], [110 - 76, 110 - 60])
     assert "100 ms more" in words(fig)
     assert "ms" in ax.get_xlabel()
     assert faults(fig) == []

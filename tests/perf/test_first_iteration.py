@@ -25,7 +25,10 @@ def made_up(first, *, threads=1, on=(), repeat=0, later=10.0, faults=0, compile=
         "compile": compile,
         "repeat": repeat,
         "order": 0,
-        "iterations": [{"total_ms": ms, "minor_faults": count} for ms, count in steps],
+        "iterations": [
+            {"total_ms": ms, "minor_faults": count, "system_ms": count / 100 + 1}
+            for ms, count in steps
+        ],
     }
 
 
@@ -59,6 +62,7 @@ def test_the_causes_by_hand(by_hand):
     assert (code.ms, code.low, code.high, code.faults) == (68, 60, 76, 200)
     assert (memory.ms, memory.low, memory.high) == (31, 27, 35)
     assert (rest.ms, rest.low, rest.high, rest.faults) == (1, -1, 3, 25)
+    assert [step.system for step in case.steps] == pytest.approx([2.0, 6.75, 0.25])
     assert code.title == "loading compiled code, BLAS's buffers"
     assert rest.title == "not explained"
     assert sum(step.ms for step in case.steps) == case.difference
@@ -192,6 +196,20 @@ def test_ratios_by_hand():
         "reading untouched memory, pages of 4 KiB": [10.0, 10.0],
         "AdamW, moments untouched, pages of 4 KiB": [10.0, 10.0],
     }
+
+
+def test_what_is_said_of_the_clock():
+    unread = {"machine": {"mhz": {"now": None}}, "faster": []}
+    assert first_iteration.about_clock(unread) == (
+        "the clock cannot be read here; it was not measured."
+    )
+    clocks = [
+        report(clock={"start_ms": x, "later_ms": 1.0, "start_over_later": x}) for x in (0.9, 1, 0.8)
+    ]
+    said = first_iteration.about_clock({"machine": {"mhz": {"now": 2596.1}}, "faster": clocks})
+    assert "the system says 2596 MHz; measured" in said
+    assert "0.900 times as long" in said
+    assert "(0.800 to 1.000)" in said
 
 
 def test_what_could_be_faster_in_a_fresh_process():

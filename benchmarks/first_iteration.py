@@ -1,9 +1,9 @@
-"""Why the first iteration differs: what each cause costs, and what is faster at first.
+r"""Why the first iteration differs: what each cause costs, and what is faster at first.
 
-    python benchmarks/first_iteration.py --preset gpt2 --compilation \\
+    python benchmarks/first_iteration.py --preset gpt2 --compilation \
         --out benchmarks/results/gpt2-first-iteration.json
 
-Every process is fresh and has one cause more taken away than the one before; what each causes adds
+Every process is fresh and has one cause more taken away than the one before; the costs add
 up to the difference between iteration 0 and the later ones. :mod:`gpt2lib.perf.first_iteration`
 explains the experiment. Progress goes to stderr, the table to stdout.
 """

@@ -552,11 +552,15 @@ def _growing(stages: Sequence[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def _title(stage: Sequence[str]) -> str:
-    titles = [cause.title for cause in CAUSES if cause.key in stage]
-    touched = [title.removeprefix("first touch: ") for title in titles]
-    if len(titles) > 1 and all(title.startswith("first touch: ") for title in titles):
-        return "first touch: " + ", ".join(touched)
-    return ", ".join(titles)
+    """Name several causes in one title: what is touched, is named together."""
+    parts: list[str] = []
+    for kind, group in itertools.groupby(
+        (cause.title for cause in CAUSES if cause.key in stage),
+        key=lambda title: title.partition(": ")[0] if ": " in title else "",
+    ):
+        titles = [title.removeprefix(f"{kind}: ") if kind else title for title in group]
+        parts.append(f"{kind}: {', '.join(titles)}" if kind else ", ".join(titles))
+    return "; ".join(parts)
 
 
 def _plan(settings: Mapping[str, Any], compilation: bool) -> Iterator[dict[str, Any]]:

@@ -64,6 +64,9 @@ def test_the_causes_by_hand(by_hand):
     assert (rest.ms, rest.low, rest.high, rest.faults) == (1, -1, 3, 25)
     assert [step.system for step in case.steps] == pytest.approx([2.0, 6.75, 0.25])
     assert code.title == "loading compiled code, BLAS's buffers"
+    assert memory.title == (
+        "first touch: parameters, gradients, moments, activations; caches, and the rest"
+    )
     assert rest.title == "not explained"
     assert sum(step.ms for step in case.steps) == case.difference
 

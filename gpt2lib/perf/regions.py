@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _BURST, _REST = 40, 0.004  # regions in a row, and the seconds between two bursts
+_GIVEN_UP = 10_000_000  # nanoseconds after which a chunk waits for the others no more
 _WAITED = 2e-4  # seconds: a region that took longer waited for a core
 _ADDS_UP = "add_partials"  # a region that only adds up what the one before it left behind
 
@@ -171,7 +172,7 @@ def hand_over(runtime: Any, *, gap: float = 15e-6, seconds: float = 0.3) -> Hand
     Regions come in bursts with a rest between them: on a busy machine a process that has rested is
     given its cores at once, and keeps them for the length of a burst.
     """
-    function, block = _meeting_chunk(), np.array([0, runtime.threads], np.int64)
+    function, block = _meeting_chunk(), np.array([0, runtime.threads, _GIVEN_UP], np.int64)
     taken: list[float] = []
     start = time.perf_counter()
     while (
@@ -283,7 +284,8 @@ _compiled: list[Any] = []
 def _meeting_chunk() -> Any:
     """Return a compiled chunk that waits for the others of its region; compiled once.
 
-    Its block: how many chunks have ever begun, and how many a region has.
+    Its block: how many chunks have ever begun, how many a region has, and for how many nanoseconds
+    to wait: a runtime that runs them one after the other would never have all of them begun.
     """
     if not _compiled:
         from numba import cfunc, types
@@ -292,12 +294,14 @@ def _meeting_chunk() -> Any:
 
         load: Any = native.load
         fetch_add: Any = native.fetch_add
+        nanoseconds: Any = native.nanoseconds
 
         @cfunc(types.void(types.int64, types.int64))
         def meeting(chunk: int, block: int) -> None:
             everybody = load(block + 8)
             turn = fetch_add(block, 1) // everybody  # the count is never set back
-            while load(block) < (turn + 1) * everybody:
+            end = nanoseconds() + load(block + 16)
+            while load(block) < (turn + 1) * everybody and nanoseconds() < end:
                 pass
 
         _compiled.append(meeting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 
 import pytest
@@ -63,6 +64,20 @@ def test_python_alone_takes_time():
 def test_a_region_where_all_meet_comes_to_an_end(threads):
     found = regions.hand_over(runtimes.get("threads", threads), seconds=0.01)
     assert 0 < found.best <= found.median
+
+
+def test_chunks_that_never_meet_give_up():
+    """A runtime may put all chunks on one thread (TBB does, on one core): it must not hang."""
+
+    class OneAfterTheOther:
+        threads = 2
+
+        def run(self, function, arguments, chunks):
+            chunk = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(function)
+            for number in range(chunks):
+                chunk(number, arguments)
+
+    assert regions.hand_over(OneAfterTheOther(), seconds=0.01).best >= 0.01
 
 
 def test_a_runtime_in_a_process_of_its_own():

@@ -11,6 +11,7 @@ command goes on from there. Runtimes that are not there are listed with the reas
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -60,8 +61,11 @@ def run(args: argparse.Namespace) -> int:
     from gpt2lib.perf import bench
 
     settings = _settings(args)
-    folder = _folder(args.out)
     missing = bench.absent(settings.runtimes)
+    if not settings.combinations([row["runtime"] for row in missing]):
+        reasons = "; ".join(f"{row['runtime']}: {row['reason']}" for row in missing)
+        raise ValueError(f"none of these runtimes is there: {reasons}.")
+    folder = _folder(args.out)
     fresh = bench.begin(settings, missing)
     results = bench.resume(folder, fresh) or fresh
     if results["finished"]:
@@ -71,10 +75,8 @@ def run(args: argparse.Namespace) -> int:
     if args.megabytes:
         ceilings["memory_bytes"] = args.megabytes << 20
     work = bench.Bench(folder, settings, results, ceilings=ceilings)
-    if not work.all_runs:
-        reasons = "; ".join(f"{row['runtime']}: {row['reason']}" for row in missing)
-        raise ValueError(f"none of these runtimes is there: {reasons}.")
     _print_plan(work)
+    _warn_if_busy()
     with _interrupts(work):
         estimate = _estimate(work)
         step = estimate.step(1)
@@ -222,6 +224,13 @@ def _estimate(work: Bench) -> Estimate:
         _warn(f"{work.settings.matmul} products are slow: this will take {_duration(total)}.")
     sys.stdout.flush()
     return estimate
+
+
+def _warn_if_busy() -> None:
+    """Say so when others use the machine: what they take is missing in the times."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > 0.5:
+        _warn(f"the machine is busy (load {load:.1f}): times will be longer, and speedups smaller.")
 
 
 def _duration(seconds: float) -> str:

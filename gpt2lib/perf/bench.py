@@ -43,6 +43,11 @@ __all__ = [
 
 Record = dict[str, Any]
 _GIVEN_UP_AFTER = 2  # failures of one combination
+# The files whose speed is measured, in the library's folder.
+_MEASURED = (
+    *("kernels", "runtimes", "ops", "perf/_worker.py"),
+    *("model.py", "activations.py", "parameters.py", "optimizer.py", "backend.py"),
+)
 
 
 @dataclass(frozen=True)
@@ -230,7 +235,7 @@ def resume(folder: Path, results: Record) -> Record | None:
         raise ValueError(f"{path} was measured with other settings: {differ}. {remedy}")
     if old["finished"]:
         return old
-    if differ := _differences(_identity(old), _identity(results)):
+    if differ := _differences(_identity(old, results), _identity(results)):
         raise ValueError(
             f"{path} was begun with another program or machine, and two kinds of measurements do "
             f"not go into one file: {differ}. {remedy}"
@@ -239,10 +244,27 @@ def resume(folder: Path, results: Record) -> Record | None:
     return {**old, "absent": results["absent"], "failed": []}
 
 
-def _identity(results: Record) -> Record:
-    """Return what must be the same for all runs of a file, besides the settings."""
+def _identity(results: Record, newer: Record | None = None) -> Record:
+    """Return what must be the same for all runs of a file, besides the settings.
+
+    Another commit is as good as that of ``newer`` where nothing that is measured differs.
+    """
+    commit = results["git"]["commit"]
+    if newer is not None and _same_code(commit, newer["git"]["commit"]):
+        commit = newer["git"]["commit"]
     machine = {key: results["machine"][key] for key in ("processor", "cores")}
-    return {"commit": results["git"]["commit"], **results["versions"], **machine}
+    return {"commit": commit, **results["versions"], **machine}
+
+
+def _same_code(one: str | None, other: str | None) -> bool:
+    """Tell whether git knows both commits, and no file that is measured differs."""
+    if one is None or other is None:
+        return False
+    try:
+        _ask_git("diff", "--quiet", one, other, "--", *_MEASURED)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def _differences(old: Record, new: Record) -> str:
@@ -261,25 +283,19 @@ def _shown(value: Any) -> str:
 
 def _git() -> Record:
     """Return the commit of the library's source and whether it was changed, or None and None."""
-    folder = Path(__file__).parent
     try:
-        run = [
-            subprocess.run(
-                ["git", "-C", str(folder), *words],
-                capture_output=True,
-                text=True,
-                timeout=20,
-                check=True,
-            ).stdout.strip()
-            for words in (
-                ("ls-files", "--error-unmatch", Path(__file__).name),  # ours, not one around us
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--", str(folder.parent)),
-            )
-        ]
+        _ask_git("ls-files", "--error-unmatch", "perf/bench.py")  # ours, not one around us
+        commit = _ask_git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_ask_git("status", "--porcelain", "--", "."))}
     except (OSError, subprocess.SubprocessError):
         return {"commit": None, "dirty": None}
-    return {"commit": run[1], "dirty": bool(run[2])}
+
+
+def _ask_git(*words: str) -> str:
+    """Return what git says, asked in the library's folder; an error where it has none."""
+    command = ["git", "-C", str(Path(__file__).resolve().parents[1]), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    return done.stdout.strip()
 
 
 # ------------------------------------------------------------------------- measuring

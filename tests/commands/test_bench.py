@@ -29,6 +29,7 @@ def stand_in(monkeypatch):
     """Have the stand-in answer in the worker's place; nothing is compiled, multiplied or drawn."""
     monkeypatch.setattr(_spawn, "WORKER", "tests.perf.stand_in")
     monkeypatch.setattr(bench, "product_rate", lambda matmul: 5e10)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 9, 9), raising=False)
     monkeypatch.setattr(report, "write", lambda folder, results: folder / "report.html")
 
 
@@ -164,10 +165,15 @@ def test_what_comes_before_the_runs_may_fail(what, status, stand_in, tmp_path, c
         assert captured.err.count("\n") == 1
 
 
-def test_a_dry_run_makes_none(stand_in, tmp_path, capsys):
+def test_a_dry_run_makes_none(stand_in, tmp_path, capsys, monkeypatch):
     assert main(["bench", *QUICK, "--dry-run", "--out", str(tmp_path)]) == 0
-    assert "estimated time" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "estimated time" in captured.out
+    assert captured.err == ""
     assert load(tmp_path)["runs"] == []
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.21, 0, 0), raising=False)
+    assert main(["bench", *QUICK, "--dry-run", "--out", str(tmp_path)]) == 0
+    assert "warning: the machine is busy (load 3.2)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -212,7 +218,9 @@ def test_a_place_that_cannot_be_written_is_one_line(place, stand_in, tmp_path, c
 def test_none_there_is_one_line(tmp_path, capsys, monkeypatch):
     row = {"runtime": "tbb", "reason": "no library", "how_to_get": "install it"}
     monkeypatch.setattr(bench, "absent", lambda names: [row])
-    assert main(["bench", *SMALL, "--runtimes", "tbb", "--out", str(tmp_path)]) == 2
+    folder = tmp_path / "new"
+    assert main(["bench", *SMALL, "--runtimes", "tbb", "--out", str(folder)]) == 2
+    assert not folder.exists()
     captured = capsys.readouterr()
     assert "none of these runtimes is there: tbb: no library" in captured.err
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -298,6 +299,31 @@ def test_another_version_or_machine_is_refused(stand_in, tmp_path):
             match=rf"another program or machine.*: {key} \S.* there, {value} here\. Name",
         ):
             resume(tmp_path, fresh)
+
+
+def test_a_commit_that_changes_nothing_measured_is_gone_on_with(stand_in, tmp_path, monkeypatch):
+    work = started(tmp_path)
+    work.results["git"] = {"commit": "1" * 40, "dirty": False}
+    work.make(work.to_do[0])
+    fresh = begin(SETTINGS, [])
+    fresh["git"]["commit"] = "2" * 40
+    asked = []
+
+    def ask(*words):
+        asked.append(words)
+        if same:
+            return ""
+        raise subprocess.CalledProcessError(1, "git")
+
+    monkeypatch.setattr(bench, "_ask_git", ask)
+    same = True
+    assert resume(tmp_path, fresh) is not None
+    assert asked[0][:5] == ("diff", "--quiet", "1" * 40, "2" * 40, "--")
+    root = Path(bench.__file__).parents[1]
+    assert all((root / name).exists() for name in asked[0][5:])
+    same = False
+    with pytest.raises(ValueError, match=r"commit 1{40} there, 2{40} here"):
+        resume(tmp_path, fresh)
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("train", "generate", "check", "info", "tokenize", "run", "trace", "bench")
+COMMANDS = ("train", "generate", "check", "info", "tokenize", "run", "trace", "bench", "compare")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

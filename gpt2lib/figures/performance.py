@@ -494,7 +494,7 @@ def _left_out(every: Sequence[Operation], shown: Sequence[Operation]) -> str:
 _VERDICTS = {"slower": ("orange", ">"), "faster": ("teal", "<"), "same": ("muted", "o")}
 
 
-def change(comparison: Comparison, most: int = 44) -> Figure:
+def change(comparison: Comparison, most: int = 48) -> Figure:
     """Draw how many times as long everything takes as before, with its interval.
 
     Parameters
@@ -502,7 +502,8 @@ def change(comparison: Comparison, most: int = 44) -> Figure:
     comparison
         What :func:`gpt2lib.perf.compare.compare` found.
     most
-        How many rows have room. Totals come first, then what has changed, then what takes long.
+        How many rows have room. Totals come first, then what has changed, then the operations of
+        the first pair, which stands for all of them. Totals are bold, the rows below are theirs.
     """
     rows = _chosen(comparison.rows, most)
     fig, ax = plt.subplots(figsize=(7.6, 1.5 + 0.235 * len(rows)), layout="constrained")
@@ -510,39 +511,63 @@ def change(comparison: Comparison, most: int = 44) -> Figure:
     ax.axvspan(1 / edge, edge, color=PALETTE["grid"], alpha=0.6, linewidth=0)
     ax.axvline(1, color=PALETTE["muted"], linewidth=1)
     for y, row in enumerate(rows):
-        color, marker = _VERDICTS[row.verdict]
-        ax.plot([row.low, row.high], [y, y], color=PALETTE[color], linewidth=1.6)
-        ax.plot(row.ratio, y, marker, color=PALETTE[color], markersize=7)
-        if row.verdict != "same":
-            ax.annotate(
-                f"{row.verdict}, × {row.ratio:.2f}", (max(row.high, row.ratio), y), xytext=(6, 0),
-                textcoords="offset points", va="center", fontsize=8.5,
-            )  # fmt: skip
-    ax.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
-    ax.invert_yaxis()
-    low = min(1 / edge, *(row.low for row in rows), *(row.ratio for row in rows))
-    high = max(edge, *(row.high for row in rows), *(row.ratio for row in rows))
-    ax.set(xscale="log", xlim=(low / 1.03, high * (high / low) ** 0.3))
+        _draw_change(ax, y, row)
+    labels = ax.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+    for tick, row in zip(labels, rows, strict=True):
+        if row.operation == "total":
+            tick.label1.set_fontweight("bold")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    low = min(1 / edge, *(row.low for row in rows))
+    high = max(edge, *(row.high for row in rows))
+    verdicts = {row.verdict for row in rows}
+    room = 1.02, (high / low) ** 0.28  # for words, where there are any
+    left, right = room["faster" in verdicts], room["slower" in verdicts]
+    ax.set(xscale="log", xlim=(low / left, high * right))
     ticks = _ratio_ticks(low, high)
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.grid(axis="x")
     ax.grid(visible=False, axis="y")
     hidden = len(comparison.rows) - len(rows)
-    note = f"; {hidden} more rows are the same" if hidden else ""
     ax.set_xlabel(
-        f"time of {comparison.after} over time of {comparison.before}\n"
-        f"(line: {comparison.confidence:.0%} interval of all rows together; "
-        f"grey: less than {comparison.threshold:.0%}{note})"
+        f"time of {comparison.after} over time of {comparison.before}; grey: a change below "
+        f"{comparison.threshold:.0%}\n(line: interval, {comparison.confidence:.4g} for all rows "
+        "together" + (f"; {hidden} more rows are the same)" if hidden else ")"),
+        fontsize=9,
     )
     return fig
 
 
+def _draw_change(ax: Axes, y: int, row: Row) -> None:
+    """Draw a ratio and its interval, and say so where it is a change."""
+    color, marker = _VERDICTS[row.verdict]
+    ax.plot([row.low, row.high], [y, y], color=PALETTE[color], linewidth=1.6)
+    ax.plot(row.ratio, y, marker, color=PALETTE[color], markersize=7)
+    if row.verdict != "same":
+        after = row.verdict == "slower"
+        ax.annotate(
+            f"{row.verdict}, × {row.ratio:.2f}",
+            (row.high if after else row.low, y),
+            xytext=(6 if after else -6, 0),
+            textcoords="offset points",
+            ha="left" if after else "right",
+            va="center",
+            fontsize=8.5,
+        )
+
+
 def _chosen(rows: Sequence[Row], most: int) -> list[Row]:
-    """Return the totals, what has changed, and of the others the longest, in their own order."""
+    """Return the totals, what has changed, and the first pair's operations, in their own order."""
+    first = rows[0].runtime, rows[0].threads
     rank = sorted(
-        range(len(rows)),
-        key=lambda i: (rows[i].operation != "total", rows[i].verdict == "same", -rows[i].after_ms),
+        (
+            i
+            for i, row in enumerate(rows)
+            if row.operation == "total"
+            or row.verdict != "same"
+            or (row.runtime, row.threads) == first
+        ),
+        key=lambda i: (rows[i].operation != "total", rows[i].verdict == "same", i),
     )
     return [rows[i] for i in sorted(rank[:most])]
 

@@ -5,6 +5,7 @@ import pytest
 
 from gpt2lib import figures
 from gpt2lib.figures import performance
+from gpt2lib.perf.compare import compare
 from tests.figures.looks import faults, words
 from tests.perf import made_up
 
@@ -163,3 +164,29 @@ def test_results_without_a_finished_run_are_an_error_in_words(results):
     for name in ALL:
         with pytest.raises(ValueError, match="no finished run"):
             getattr(performance, name)(empty)
+
+
+def test_change_draws_totals_changes_and_the_operations_of_all_runtimes():
+    before = made_up.results(seed=1)
+    after = made_up.results(seed=2, slower={"attention_forward": 1.2, "adamw_update": 0.8})
+    found = compare(before, after, names=("old", "new"))
+    fig = performance.change(found)
+    assert faults(fig) == []
+    (ax,) = fig.axes
+    shown = [t.get_text() for t in ax.get_yticklabels()]
+    assert shown.count("all runtimes") == 1
+    assert shown.count("zero") == 1
+    dots = {round(float(line.get_xdata()[0]), 9) for line in ax.lines if len(line.get_xdata()) == 1}
+    for verdict in ("slower", "faster"):
+        for row in found.of(verdict):
+            assert round(row.ratio, 9) in dots
+            assert f"{verdict}, × {row.ratio:.2f}" in words(fig)
+    assert "time of new over time of old" in ax.get_xlabel()
+    assert f"{len(found.rows) - len(shown)} more rows are the same" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.5], ids=["quiet", "wild"])
+@pytest.mark.parametrize("threads", [{"threads": (2,)}, FIVE], ids=["one pair", "nine pairs"])
+def test_change_can_be_read(noise, threads):
+    pair = [made_up.results(seed=s, threads=threads, run_noise=noise) for s in (1, 2)]
+    assert faults(performance.change(compare(*pair))) == []

@@ -133,6 +133,22 @@ def _caches(root: Path) -> dict[str, int]:
     return found
 
 
+def _last_level_bytes(root: Path, cpus: int) -> int:
+    """Return the bytes of all last-level caches together: a large processor has several."""
+    found = [0]
+    for folder in (root / "sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        name = f"L{_text(folder / 'level')}"
+        sharing = _count(_text(folder / "shared_cpu_list") or "0")
+        found.append(_caches(root).get(name, 0) * -(-cpus // sharing))
+    return max(found)
+
+
+def _count(ranges: str) -> int:
+    """Return how many CPUs a list such as ``0-3,8`` names."""
+    pairs = (part.split("-") for part in ranges.split(","))
+    return sum(int(pair[-1]) - int(pair[0]) + 1 for pair in pairs)
+
+
 def _memory_bytes(root: Path) -> int | None:
     found = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo") or "", re.MULTILINE)
     if found:
@@ -200,7 +216,7 @@ def measure_ceilings(
     size
         n of the (n, n) matrices that are multiplied. Below 1000 the rate is not the machine's best.
     memory_bytes
-        How large an array is read and copied; by default four times the last-level cache, and
+        How large an array is read and copied; by default four times all last-level caches, and
         256 MiB at least. An array that fits a cache tells of the cache.
     passes
         How often each way is tried.
@@ -304,7 +320,8 @@ class Streams:
         from gpt2lib.perf import _streams
 
         if memory_bytes is None:
-            memory_bytes = max(256 * _MIB, 4 * max(_caches(Path("/")).values(), default=0))
+            caches = _last_level_bytes(Path("/"), os.cpu_count() or 1)
+            memory_bytes = max(256 * _MIB, 4 * caches)
         part = max(4, memory_bytes // 4 // threads // 4 * 4)  # numbers, a multiple of four
         self.bytes = 4 * part * threads
         self._ways: dict[str, Callable[..., Any]] = {

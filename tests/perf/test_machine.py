@@ -13,7 +13,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpt2lib.perf import counters
 from gpt2lib.perf.counters import Counters, compilations, processor_mhz
-from gpt2lib.perf.machine import MatrixProduct, Streams, describe, measure_ceilings, versions
+from gpt2lib.perf.machine import (
+    MatrixProduct,
+    Streams,
+    _last_level_bytes,
+    describe,
+    measure_ceilings,
+    versions,
+)
 from gpt2lib.runtimes.cpus import usable_cpus
 
 CPUINFO = """processor\t: 0
@@ -60,6 +67,15 @@ def test_what_the_system_says_is_read(machine):
     assert found["governor"] == "powersave"
     assert found["mhz"] == {"now": 2000.0, "least": None, "most": 3500.0}
     assert found["cores"] == usable_cpus()
+
+
+def test_all_last_level_caches_count(machine):
+    assert _last_level_bytes(machine, 8) == 8 * 36 << 20  # nobody says who shares it
+    cache = machine / "sys/devices/system/cpu/cpu0/cache/index2"
+    write(cache, "shared_cpu_list", "0-1,4-5\n")
+    assert _last_level_bytes(machine, 8) == 2 * 36 << 20
+    assert _last_level_bytes(machine, 4) == 36 << 20
+    assert _last_level_bytes(machine / "nowhere", 4) == 0
 
 
 def test_the_clock_is_that_of_the_usable_cores(machine, monkeypatch):

@@ -366,7 +366,7 @@ def _counted(op: Operation) -> str:
 _PHASES: dict[str, tuple[str, str, str]] = {
     "forward": (ROLES["forward"], "o", ""),
     "backward": (ROLES["backward"], "s", "///"),
-    "update": ("teal", "^", "..."),
+    "update": ("teal", "^", "xxx"),
     "other": ("muted", "D", ""),
 }
 
@@ -385,7 +385,16 @@ def phase(operation: str) -> str:
 
 def _legend_of_phases(ax: Axes, kinds: Iterable[str], place: Any) -> None:
     handles = [
-        plt.Rectangle((0, 0), 1, 1, color=PALETTE[color], hatch=hatch, label=kind)
+        plt.Rectangle(
+            (0, 0),
+            1,
+            1,
+            facecolor=PALETTE[color],
+            edgecolor=PALETTE["paper"],
+            linewidth=0,
+            hatch=hatch,
+            label=kind,
+        )
         for kind, (color, _, hatch) in _PHASES.items()
         if kind in set(kinds)
     ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpt2lib.perf import _page
 from gpt2lib.perf.reading import Operation, curves, operations, pair_name, pick, steady
-from gpt2lib.perf.scaling import karp_flatt
+from gpt2lib.perf.scaling import AmdahlFit, karp_flatt
 
 __all__ = ["write"]
 
@@ -292,13 +292,22 @@ def _about_scaling(results: Results) -> str:
             p, gain = int(curve.threads[-1]), float(curve.speedup[-1])
             said.append(
                 f"{curve.runtime} on {p} threads is {gain:.2f} times as fast as {curve.reference} "
-                f"on one, an efficiency of {gain / p:.0%}. Amdahl's law with a serial part of "
-                f"{curve.fit.serial:.1%} is {curve.fit.error:.1%} or less off its times"
-                + (": it does not describe them." if curve.fit.error > 0.1 else ".")
+                f"on one, an efficiency of {gain / p:.0%}. "
+                + _about_law(curve.fit, len(curve.threads))
             )
     if not said:
         return "No runtime was measured on two different numbers of threads."
     return " ".join(["Dots are measured, lines are Amdahl's law.", *said])
+
+
+def _about_law(fit: AmdahlFit, points: int) -> str:
+    """Say what Amdahl's law makes of some times, and whether it describes them."""
+    said = f"Amdahl's law needs a serial part of {fit.serial:.1%} for that"
+    if fit.error > 0.1:
+        return f"{said} and is {fit.error:.0%} off its times even so: it does not describe them."
+    if points < 3:
+        return f"{said}; two times cannot tell whether it describes them."
+    return f"{said} and is at most {fit.error:.1%} off its times."
 
 
 def _about_karp_flatt(results: Results) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +44,48 @@ def test_restores_after_an_error():
     assert set(settings()) == {2}
 
 
+def test_ctrl_c_at_any_line_leaves_the_users_setting():
+    """A tracer raises it at each line of the guard in turn, on the way in and on the way out.
+
+    Not at the ``with`` of the lock itself: there a tracer could fall between the end of the block
+    and the lock's release, which no signal can.
+    """
+    lines = Path(blas.__file__).read_text(encoding="utf-8").splitlines()
+
+    def interrupt_at(number):
+        count = 0
+
+        def tracer(frame, event, argument):
+            nonlocal count
+            if frame.f_code.co_filename != blas.__file__ or frame.f_code.co_name == "__del__":
+                return None
+            if event == "line" and "with self._lock" not in lines[frame.f_lineno - 1]:
+                count += 1
+                if count == number:
+                    raise KeyboardInterrupt
+            return tracer
+
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            with blas_single_thread():
+                pass
+        finally:
+            sys.settrace(before)
+
+    for number in range(1, 200):
+        try:
+            interrupt_at(number)
+            break  # there are not so many lines
+        except KeyboardInterrupt:
+            pass
+        assert not blas._guard._inside, f"line {number}"
+        assert set(settings()) == {2}, f"line {number}"
+        with blas_single_thread():
+            assert set(settings()) == {1}, f"line {number}"
+    assert 20 < number < 199  # there were lines to fall between, and all were tried
+
+
 def test_two_threads_that_overlap_leave_the_users_setting():
     """A enters, B enters, A leaves, B leaves: B must not put A's limit back as the user's wish."""
     inside_b, left_a = threading.Event(), threading.Event()
@@ -73,7 +117,7 @@ def test_libraries_are_looked_for_only_when_modules_have_come(monkeypatch):
         with blas_single_thread():
             pass
     assert scans == []
-    monkeypatch.setitem(__import__("sys").modules, "a_module_that_is_new", None)
+    monkeypatch.setitem(sys.modules, "a_module_that_is_new", None)
     with blas_single_thread():
         pass
     assert scans == [1]
@@ -86,7 +130,7 @@ def test_a_child_forked_inside_has_the_users_setting():
         if child == 0:
             ok = False
             try:
-                ok = set(settings()) == {2} and blas._guard._inside == 0
+                ok = set(settings()) == {2} and not blas._guard._inside
             finally:
                 os._exit(0 if ok else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

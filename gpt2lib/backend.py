@@ -35,7 +35,7 @@ def load_backend(
     given = [n for n, v in (("runtime", runtime), ("threads", threads), ("matmul", matmul)) if v]
     if given:
         raise ValueError(
-            f"{' and '.join(given)} can be chosen for the backend numba only, and this one is numpy."
+            f"{' and '.join(given)} can be chosen for the backend numba only; this one is numpy."
         )
     from gpt2lib import ops
 

@@ -28,7 +28,6 @@ _OTHER = "LayerNorm, GELU, residual"
 _BEGINNINGS = {
     "linear": "linear layers",
     "weight_gradient": "linear layers",
-    "gelu_weight_gradient": "linear layers",
     "input_gradient": "linear layers",
     "multiply": "linear layers",
     "attention": "attention",

@@ -109,7 +109,8 @@ def test_an_empty_record_can_be_drawn():
 def test_every_kernel_has_a_group():
     groups = {name: group_of(name) for name in kernels()}
     assert set(groups.values()) == set(GROUPS)
-    assert groups["gelu_weight_gradient_columns"] == groups["linear_stream_rows"] == "linear layers"
+    assert groups["weight_gradient_tiles"] == groups["linear_stream_rows"] == "linear layers"
+    assert groups["gelu_gradient_elements"] == "LayerNorm, GELU, residual"
     assert (
         groups["gelu_forward_elements"]
         == groups["zero_elements"]

@@ -62,6 +62,18 @@ def test_writes_into_the_buffers_it_is_given(backend):
     assert backend.linear_backward(out, x, weight, dx=dx)[0] is dx
 
 
+def test_gelu_takes_its_gradient_in_place(backend):
+    """As the model asks for it: dpre takes the place of what arrives."""
+    rng = np.random.default_rng(0)
+    dout, pre = rng.standard_normal((2, 4, 9, 37)).astype(np.float32)
+    x, weight = np.ones((4, 9, 6), np.float32), np.ones((6, 37), np.float32)
+    apart = np.empty_like(dout)
+    expected = backend.linear_gelu_backward(dout, pre, x, weight, dpre=apart)
+    found = backend.linear_gelu_backward(dout, pre, x, weight, dpre=dout)
+    for a, b in zip((dout, *found), (apart, *expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("V", [3, 700])
 def test_a_token_that_comes_4096_times(backend, V):
     rng = np.random.default_rng(1)

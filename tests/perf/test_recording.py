@@ -30,8 +30,8 @@ BLOCK_BACKWARD = {
     "zero_elements": 5,  # dgelu, dbranch, dheads, dqkv, dheads
     "layernorm_backward_rows": 2 * 8,
     "add_partials": 2 * 2,  # gain and bias of two LayerNorms
-    "weight_gradient_tiles": 3,
-    "gelu_weight_gradient_columns": 1,
+    "weight_gradient_tiles": 4,
+    "gelu_gradient_elements": 1,
     "input_gradient_tiles": 4,
     "attention_backward_heads": 2 * 2,
 }

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", metavar="N,...", help="numbers of threads (default: 1 and all cores)")
     add("--matmul", choices=_RUNGS, default="blas", help="matrix product (default: blas)")
     add("--iterations", type=int, default=20, help="in a run, the first included (default: 20)")
-    add("--repeats", type=int, default=3, help="runs of each combination (default: 3)")
+    add("--repeats", type=int, default=4, help="runs of each combination (default: 4)")
     add("--seed", type=int, default=0, help="of weights, tokens and order (default: 0)")
     add("--timeout", type=float, help="give a run up that says nothing for so many seconds")
     add("--sgemm", type=int, default=2048, metavar="N",

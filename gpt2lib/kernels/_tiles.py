@@ -29,9 +29,9 @@ def tile_shape(rows: int, columns: int) -> tuple[int, int]:
     Columns are cut first: each chunk then reads and packs its own columns of the weights, which are
     the large operand, once. Rows are cut where that gives too few chunks.
     """
-    width = pieces(columns, max(8, columns // 1024), 16, 192)
+    width = pieces(columns, max(16, columns // 1024), 16, 192)
     across = -(-columns // width)
-    height = pieces(rows, max(1, 8 // across), 8, 256)
+    height = pieces(rows, max(1, 16 // across), 8, 256)
     return height, width
 
 

@@ -46,7 +46,7 @@ def recorded(
     Parameters
     ----------
     name
-        Its name, as :func:`available` has it: ``"epyc-2cpu-training"``.
+        Its name, as :func:`available` has it: ``"zen4-2cpu"``.
     required
         Whether it is an error that there is no such record; if not, None is returned.
     folder

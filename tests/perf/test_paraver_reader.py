@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -17,15 +17,14 @@ __all__ = ["by_hand", "noted"]
 
 
 def _ptd():
-    """Return the program: from PATH, or beside the Python that has the package."""
+    """Return the program: beside this Python, or from PATH. (The package is a program only.)"""
     beside = Path(sys.executable).with_name("ptd")
-    if importlib.util.find_spec("pertalde") and beside.exists():
-        return str(beside)
-    return shutil.which("ptd")
+    return str(beside) if beside.exists() else shutil.which("ptd")
 
 
 pytestmark = pytest.mark.skipif(
-    not _ptd(), reason="ptd was not found (pip install pertalde, in any environment on PATH)"
+    not _ptd() and "CI" not in os.environ,
+    reason="ptd was not found (pip install pertalde, in any environment on PATH)",
 )
 
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from gpt2lib.perf import first_iteration, results
 from gpt2lib.perf import recorded as records
 from gpt2lib.perf.recorded import available, machine, recorded
 
@@ -56,8 +57,32 @@ def test_every_record_of_the_repository_can_be_read_and_names_its_machine():
     if not records.FOLDER.is_dir():
         pytest.skip("the recorded results come with a clone of the repository")
     names = available()
-    assert "epyc-2cpu-training" in names
+    assert "zen4-2cpu" in names
     for name in names:
         record = recorded(name)
         json.dumps(record)
         assert "unnamed" not in machine(record), name
+
+
+def test_the_recorded_benchmark_is_whole_and_has_its_report():
+    if not records.FOLDER.is_dir():
+        pytest.skip("the recorded results come with a clone of the repository")
+    folder = records.FOLDER / "gpt2-bench"
+    found = results.load(folder / "results.json")
+    assert found["finished"]
+    assert not found["failed"]
+    assert {row["threads"] for row in found["summary"]} == {1, 2}
+    assert found["settings"]["config"]["channels"] == 768
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(row["runtime"] in page for row in found["summary"])
+    text = (folder / "results.json").read_text(encoding="utf-8")
+    assert not [word for word in text.split('"') if word[:1] == "/"]
+
+
+def test_the_recorded_first_iteration_adds_up():
+    if not records.FOLDER.is_dir():
+        pytest.skip("the recorded results come with a clone of the repository")
+    path = records.FOLDER / "gpt2-first-iteration.json"
+    for case in first_iteration.cases(first_iteration.load(path)):
+        total = sum(step.ms for step in case.steps)
+        assert total == pytest.approx(case.first - case.steady, rel=1e-6)

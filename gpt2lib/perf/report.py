@@ -373,6 +373,7 @@ def _about_roofline(results: Results) -> str:
                 f"thread{'s' if threads > 1 else ''}, {_number(c['sgemm_gflops'])} GFLOP/s. Below "
                 f"{c['sgemm_gflops'] / c['read_gbs']:.3g} FLOP per byte the memory is the lower "
                 f"roof: it is read at {_number(c['read_gbs'])} GB/s. What lies above it found its "
-                "numbers in a cache."
+                "numbers in a cache, or reads and writes at once, which moves more than "
+                "reading alone."
             )
     return said

@@ -34,7 +34,7 @@ from gpt2lib.kernels import (
     softmax,
 )
 from gpt2lib.kernels import matmul as matmul_ladder
-from gpt2lib.kernels._compile import Kernel, kernels
+from gpt2lib.kernels._compile import REALS, Kernel, kernels
 
 __all__ = ["Backend", "Kernel", "compile_all", "kernels", "load"]
 
@@ -117,7 +117,7 @@ class Backend:
 
     def gemm(self, dtype: np.dtype[Any]) -> int:
         """Return the address of the matrix product that kernels are to call."""
-        return matmul_ladder.address(self.matmul, dtype.name)
+        return matmul_ladder.address(self.matmul, REALS[dtype.char])
 
     def scratch(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """Return memory for partial results: kept for the calling thread's next call, never shared.

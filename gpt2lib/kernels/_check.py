@@ -30,14 +30,14 @@ Array = np.ndarray[Any, Any]
 
 _NOTHING = {
     (dtype, dimensions): np.empty((0,) * dimensions, dtype)
-    for dtype in ("float32", "float64")
+    for dtype in ("f", "d")
     for dimensions in (1, 2, 3, 4)
 }
 
 
 def nothing(dtype: np.dtype[Any], dimensions: int) -> Array:
     """Return the empty array that stands for an argument that is not given."""
-    return _NOTHING[dtype.name, dimensions]
+    return _NOTHING[dtype.char, dimensions]
 
 
 def real(x: Array, what: str) -> Array:

@@ -74,9 +74,11 @@ Int1 = Annotated[np.ndarray, Kind("int", 1)]
 VECTORIZE = frozenset({"contract", "reassoc", "nsz"})
 CONTRACT = frozenset({"contract"})  # where the order of the operations is the algorithm
 
+REALS = {"f": "float32", "d": "float64"}  # dtype.char to dtype.name, which takes NumPy 2 µs
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 _PART: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINED: Any = {**_PART, "fastmath": set(CONTRACT)}  # numba.extending.overload's jit_options
+_FIRST = ctypes.c_char.from_buffer
 _KERNELS: dict[str, Kernel] = {}
 _LOCK = threading.Lock()
 
@@ -121,7 +123,7 @@ class Kernel:
         words: list[Any] = [extent, size]
         for kind, value in zip(self._kinds, arguments, strict=True):
             if kind[1]:
-                words.append(value.__array_interface__["data"][0])
+                words.append(_address(value))
                 words += value.shape
             else:
                 words.append(value)
@@ -131,7 +133,7 @@ class Kernel:
 
     def address(self, arguments: tuple[Any, ...]) -> int:
         """Return the entry's address for arguments of these types; compile it if need be."""
-        real = arguments[self._real].dtype.name if self._real >= 0 else "float32"
+        real = REALS[arguments[self._real].dtype.char] if self._real >= 0 else "float32"
         entry = self._entries.get(real)
         return entry.address if entry is not None else self.entry(real).address
 
@@ -147,6 +149,18 @@ class Kernel:
         text = entry_source(self.name, self._kinds, real)
         signature = types.void(types.int64, types.voidptr)
         return native(self.name, real, text, signature, body=part(self.body, self.fastmath))
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    """Return where an array's numbers begin.
+
+    By way of its buffer, which is four times as fast as NumPy's own ways; these take what offers
+    no such buffer, an array that is empty or only to be read.
+    """
+    try:
+        return ctypes.addressof(_FIRST(array))
+    except (TypeError, ValueError):
+        return int(array.__array_interface__["data"][0])
 
 
 def native(name: str, real: str, text: str, signature: Any, **scope: Any) -> Any:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpt2lib
@@ -143,3 +144,11 @@ def test_compile_all_leaves_nothing_to_compile():
 
     gpt2lib.kernels.compile_all()
     assert all("float32" in kernel._entries for kernel in kernels().values())
+
+
+def test_the_address_of_any_array():
+    whole = np.zeros((3, 4), np.float32)
+    fixed = whole.copy()
+    fixed.flags.writeable = False
+    for array in (whole, whole[1:], fixed, np.empty((0, 4), np.float64), whole.T):
+        assert _compile._address(array) == array.ctypes.data

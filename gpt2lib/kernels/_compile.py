@@ -78,7 +78,7 @@ REALS = {"f": "float32", "d": "float64"}  # dtype.char to dtype.name, which take
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 _PART: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINED: Any = {**_PART, "fastmath": set(CONTRACT)}  # numba.extending.overload's jit_options
-_FIRST = ctypes.c_char.from_buffer
+_FIRST: Callable[[Any], Any] = ctypes.c_char.from_buffer
 _KERNELS: dict[str, Kernel] = {}
 _LOCK = threading.Lock()
 

@@ -7,7 +7,6 @@ import functools
 import http.server
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,17 +18,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 
 
@@ -83,23 +71,6 @@ class Visit:
     page: Any
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """Return Debian's Chromium through playwright; a missing one fails only in CI."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI needs Chromium: .ci/run installs it")
-        pytest.skip("no Chromium: install it, or set CHROMIUM to its path")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -11,7 +11,6 @@ import pytest
 
 from gpt2lib.perf import report
 from gpt2lib.perf import results as files
-from tests.book.conftest import chromium  # noqa: F401
 from tests.perf import made_up
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -196,7 +195,7 @@ LUMINANCE = """() => {
 
 
 @pytest.mark.browser
-def test_the_page_in_a_browser(folder, chromium):  # noqa: F811
+def test_the_page_in_a_browser(folder, chromium):
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     asked, complaints = [], []
     page.on("request", lambda request: asked.append(request.url))

@@ -149,11 +149,11 @@ class Controls:
         self._display(shown)
 
     def _display(self, shown: Picture) -> None:
-        from IPython.display import clear_output, display
-
-        with self.output:
-            clear_output(wait=True)  # the old figure stays until the new one is there
-            display(shown)
+        # As the widget's state, in one message: the old figure stays until the new one is there.
+        # (`with self.output` would have whoever executes the notebook for a page write back to the
+        # kernel in the middle of the cell; nbclient then sometimes misses that the cell has ended.)
+        data = {"text/html": shown.html, "text/plain": shown.alt}
+        self.output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/html": self.static.html, "text/plain": self.static.alt}

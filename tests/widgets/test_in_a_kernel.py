@@ -68,13 +68,23 @@ def test_after_many_runs_a_change_draws_once_and_the_old_stays_until_then(run):
         run(CELL)
     run("calls.clear()")
     messages = run("list(_controls._live.values())[-1].widgets['k'].value = 7")
-    kinds = [m["header"]["msg_type"] for m in messages]
-    assert [c["wait"] for c in of_type(messages, "clear_output")] == [True]
-    assert kinds.count("display_data") == 1
-    assert kinds.index("clear_output") < kinds.index("display_data")
+    updates = [content["data"]["state"] for content in of_type(messages, "comm_msg")]
+    (new,) = [state["outputs"] for state in updates if "outputs" in state]
+    assert len(new) == 1
+    assert "<svg" in new[0]["data"]["text/html"]
+    assert of_type(messages, "clear_output") == of_type(messages, "display_data") == []
     assert printed(messages) == ""
     state = run("import ipywidgets; print(calls, plt.get_fignums(), len(_controls._live))")
     assert printed(state).strip() == "[7] [] 1"
+
+
+def test_nobody_is_asked_to_capture_output(run):
+    """Whoever captures it for a widget writes to the kernel while a cell runs, and may hang."""
+    messages = run(CELL)
+    comms = of_type(messages, "comm_open") + of_type(messages, "comm_msg")
+    states = [content["data"]["state"] for content in comms]
+    assert any("outputs" in state for state in states)
+    assert not [state for state in states if state.get("msg_id")]
 
 
 def test_memory_stays_flat_over_many_changes(run):

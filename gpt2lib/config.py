@@ -207,7 +207,7 @@ class GPT2Config:
         if seq > self.context:
             raise ValueError(
                 f"a sequence of {seq} tokens does not fit this model's context of "
-                f"{self.context}: keep the last {self.context} tokens, or cut it into pieces."
+                f"{self.context}: give at most {self.context}, the last ones or piece by piece."
             )
 
 

@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if not settings.combinations([row["runtime"] for row in missing]):
         reasons = "; ".join(f"{row['runtime']}: {row['reason']}" for row in missing)
         raise ValueError(f"none of these runtimes is there: {reasons}.")
+    new = not os.path.lexists(args.out)
     folder = _folder(args.out)
     fresh = bench.begin(settings, missing)
     results = bench.resume(folder, fresh) or fresh
@@ -82,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
         step = estimate.step(1)
         work.timeout = args.timeout or max(120.0, 30 * step)
         if args.dry_run:
+            if new:
+                folder.rmdir()
             return 0
         _measure(work, estimate)
     return _show(folder, work.results)

@@ -43,6 +43,13 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("there is nothing to compare with: name two folders or more.")
     if args.out == "":
         raise ValueError("--out needs the name of a folder.")
+    if not 0 < args.threshold < 1000:
+        raise ValueError(f"--threshold is a percentage above 0, such as 5, got {args.threshold:g}.")
+    if args.out and Path(args.out).is_file():
+        raise ValueError(f"--out {args.out} is a file; name a folder.")
+    for folder in map(Path, args.folders):
+        if folder.is_dir() and not (folder / "results.json").exists():
+            raise ValueError(f"{folder} holds no results.json: gpt2lib bench --out {folder}.")
     names = _names(args.folders)
     first, *others = [results.load(folder) for folder in args.folders]
     found = [
@@ -92,10 +99,7 @@ def _print(comparison: Comparison, every: bool) -> None:
     hidden = len(comparison.rows) - len(shown)
     if hidden:
         print(f"  {hidden} more rows are the same (--all lists them)")
-    print(
-        f"\n{headline(comparison)}. A change below about {comparison.resolution:.0%} could have "
-        "gone unnoticed in half of the rows.\n"
-    )
+    print(f"\n{headline(comparison)}. {_resolution(comparison.resolution)}\n")
 
 
 def _matters(comparison: Comparison, row: Row) -> bool:
@@ -111,7 +115,20 @@ def _matters(comparison: Comparison, row: Row) -> bool:
 def _line(row: Row) -> str:
     name = row.label if row.label == row.pair else f"  {row.label}"
     verdict = {"slower": "SLOWER", "faster": "faster", "same": "same"}[row.verdict]
+    if row.verdict == "same" and (row.low < 0.5 or row.high > 2):
+        verdict = "cannot tell"  # the interval holds half and twice the time
     return (
         f"{name:42s} {row.before_ms:10.4g} {row.after_ms:10.4g} {row.ratio:6.3f}   "
-        f"{row.low:.3f} to {row.high:.3f}  {verdict}"
+        f"{_end(row.low)} to {_end(row.high)}  {verdict}"
     )
+
+
+def _end(ratio: float) -> str:
+    """Return an end of an interval; beyond a hundredfold the number says nothing."""
+    return "<0.01" if ratio < 0.01 else ">100" if ratio > 100 else f"{ratio:.3f}"
+
+
+def _resolution(share: float) -> str:
+    if share > 1:
+        return "The runs are too few, or too restless, to see anything but very large changes."
+    return f"A change below about {share:.0%} could have gone unnoticed in half of the rows."

@@ -183,14 +183,16 @@ def tokenize_to_shards(
             f"vocabulary of {tokenizer.vocab_size}: a shard's uint16 holds ids up to {LARGEST_ID}"
         )
     if shard_tokens < 1 or processes < 1:
-        raise ValueError(f"shard_tokens={shard_tokens}, processes={processes}: need at least 1")
+        raise ValueError(
+            f"tokens a shard and processes must be at least 1, got {shard_tokens} and {processes}."
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     older = [
         p for p in folder.iterdir() if re.fullmatch(rf"{re.escape(name)}_\d{{6}}\.bin", p.name)
     ]
     if older and not overwrite:
-        raise ValueError(f"{min(older)} is there already; remove it or say overwrite=True")
+        raise ValueError(f"{min(older)} is there already; remove it, or say to overwrite it")
     # Everything grows in a folder of its own, and moves out only when all of it is whole.
     workshop = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".part", dir=folder))
     try:

@@ -235,10 +235,14 @@ def compare(
     if found.resolution <= _COARSE:
         return found
     warnings.append(
-        f"these runs differ so much that in half of the rows a change below {found.resolution:.0%} "
+        f"these runs differ so much that in half of the rows a change below {_percent(found)} "
         "cannot be seen: measure on a machine that does nothing else, with more --repeats"
     )
     return replace(found, warnings=tuple(warnings))
+
+
+def _percent(found: Comparison) -> str:
+    return "1000 % and more" if found.resolution > 10 else f"{found.resolution:.0%}"
 
 
 def _row(

@@ -22,6 +22,7 @@ __all__ = ["write"]
 Results = Mapping[str, Any]
 
 _RESTLESS = 0.2  # a spread that is worth a warning
+_BUSY = " (more than a ceiling allows: the machine was busy when that was measured)"
 
 _METHOD = (
     "Every run is a fresh process with one runtime and one number of threads, which makes the "
@@ -370,7 +371,8 @@ def _about_roofline(results: Results) -> str:
         if c["threads"] == threads:
             said += (
                 f" That is {rate / c['sgemm_gflops']:.0%} of what sgemm reaches on {threads} "
-                f"thread{'s' if threads > 1 else ''}, {_number(c['sgemm_gflops'])} GFLOP/s. Below "
+                f"thread{'s' if threads > 1 else ''}, {_number(c['sgemm_gflops'])} GFLOP/s"
+                f"{_BUSY if rate > 1.05 * c['sgemm_gflops'] else ''}. Below "
                 f"{c['sgemm_gflops'] / c['read_gbs']:.3g} FLOP per byte the memory is the lower "
                 f"roof: it is read at {_number(c['read_gbs'])} GB/s. What lies above it found its "
                 "numbers in a cache, or reads and writes at once, which moves more than "

@@ -99,3 +99,35 @@ def test_a_place_that_cannot_be_written_is_one_line(folders, tmp_path, capsys):
     assert main(["compare", folders["old"], folders["again"], "--out", out]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+def test_runs_that_tell_nothing_are_not_called_the_same(tmp_path, capsys):
+    folders = []
+    for name, repeats in (("a", 1), ("b", 2)):
+        (tmp_path / name).mkdir()
+        found = made_up.results(seed=repeats, repeats=repeats)
+        results.save(tmp_path / name / "results.json", found)
+        folders.append(str(tmp_path / name))
+    assert main(["compare", *folders]) == 0
+    out = capsys.readouterr().out
+    assert "cannot tell" in out
+    assert max(map(len, out.splitlines())) < 200  # no number of forty digits
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--threshold", "-5"], "--threshold is a percentage"),
+        (["--out", "{file}"], "is a file; name a folder"),
+    ],
+)
+def test_options_are_refused_by_their_names(folders, tmp_path, capsys, options, message):
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    given = [option.replace("{file}", str(tmp_path / "file")) for option in options]
+    assert main(["compare", folders["old"], folders["again"], *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_without_results_says_what_makes_them(folders, tmp_path, capsys):
+    assert main(["compare", folders["old"], str(tmp_path)]) == 2
+    assert "holds no results.json: gpt2lib bench --out" in capsys.readouterr().err

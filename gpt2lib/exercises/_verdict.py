@@ -126,7 +126,7 @@ def _shape_remark(got: np.ndarray, expected: np.ndarray) -> str:
 def _value_problem(
     got: np.ndarray, expected: np.ndarray, rtol: float, atol: float | None
 ) -> str | None:
-    """Return where the values first differ, and by how much."""
+    """Return where the values first differ, and by how much; of a single number only the side."""
     if got.dtype.kind in "biu" and expected.dtype.kind in "biu":
         wrong = got != expected
     else:
@@ -141,9 +141,26 @@ def _value_problem(
         return None
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
     a, e = got[place].item(), expected[place].item()
+    if not place:
+        return _direction(a, e)
     where = f" at {list(place)}" if place else ""
     share = f" ({count} of {wrong.size} entries differ)" if wrong.size > 1 else ""
     return f"is {_number(a)}{where}; it should be {_number(e)}{_off_by(a, e)}{share}"
+
+
+def _direction(answer: Any, expected: Any) -> str:
+    """Say on which side of the right number an answer lies: the number itself is the exercise."""
+    said = f"is {_number(answer)}"
+    if isinstance(answer, bool):
+        return f"is {answer}; it is not"
+    if answer != answer:
+        return f"{said}, which is no number"
+    if isinstance(answer, complex) or isinstance(expected, complex) or expected != expected:
+        return f"{said}; that is another number"
+    if answer == -expected:
+        return f"{said}: the sign is wrong"
+    far = "much " if abs(answer) > 10 * abs(expected) or 10 * abs(answer) < abs(expected) else ""
+    return f"{said}: {far}too {'large' if answer > expected else 'small'}"
 
 
 def _number(value: Any) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_entropy", "check_shift", "check_temperature"]
 
 
+@checker
 def check_shift(difference: Any) -> bool:
     """Check the largest difference between softmax(x) and softmax(x + 1000)."""
     if not answered(difference):
@@ -23,6 +24,7 @@ def check_shift(difference: Any) -> bool:
     )
 
 
+@checker
 def check_temperature(function: Callable[..., Any] | None) -> bool:
     """Check a softmax with a temperature."""
     x = np.array([[1.0, 2.0, 4.0]])
@@ -39,6 +41,7 @@ def check_temperature(function: Callable[..., Any] | None) -> bool:
     )
 
 
+@checker
 def check_entropy(nats: Any) -> bool:
     """Check the entropy of a uniform distribution over eight outcomes, in nats."""
     if not answered(nats):

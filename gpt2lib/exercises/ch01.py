@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_banana", "check_encode", "check_merge", "check_price"]
 
 
+@checker
 def check_banana(first: Any, second: Any) -> bool:
     """Check the first two merges of "banana"."""
     if not (answered(first) and answered(second)):
@@ -27,6 +28,7 @@ def check_banana(first: Any, second: Any) -> bool:
     )
 
 
+@checker
 def check_merge(function: Callable[[list[int], tuple[int, int], int], Any]) -> bool:
     """Check the replacement of a pair by a new id."""
     cases = [
@@ -48,6 +50,7 @@ def check_merge(function: Callable[[list[int], tuple[int, int], int], Any]) -> b
     return verdict(True, "Each pair is merged once, from the left.", "")
 
 
+@checker
 def check_encode(function: Callable[[bytes, list[tuple[int, int]]], Any]) -> bool:
     """Check encoding by replaying merges, against the library's own."""
     from gpt2lib.tokenizer import BPE
@@ -63,6 +66,7 @@ def check_encode(function: Callable[[bytes, list[tuple[int, int]]], Any]) -> boo
     return verdict(True, "The same ids as the library's.", "")
 
 
+@checker
 def check_price(without_space: Any, with_space: Any) -> bool:
     """Check how many tokens GPT-2 needs for a long word, without and with a space before it."""
     from gpt2lib.tokenizer import gpt2

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 from gpt2lib.exercises._verdict import close
 
 __all__ = ["check_bag", "check_closest", "check_count", "check_waves"]
@@ -15,6 +15,7 @@ __all__ = ["check_bag", "check_closest", "check_count", "check_waves"]
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_count(numbers: Any) -> bool:
     """Check how many numbers both embeddings of gpt2-xl hold."""
     if not answered(numbers):
@@ -26,6 +27,7 @@ def check_count(numbers: Any) -> bool:
     )
 
 
+@checker
 def check_closest(function: Callable[[Array, int], Any]) -> bool:
     """Check the nearest row by cosine, the row itself left out."""
     table = np.array([[1.0, 0.0], [0.9, 0.1], [50.0, 40.0], [-3.0, 0.0], [0.0, 2.0]])
@@ -43,6 +45,7 @@ def check_closest(function: Callable[[Array, int], Any]) -> bool:
     return verdict(True, "The direction counts, not the length.", "")
 
 
+@checker
 def check_waves(function: Callable[[int, int], Any]) -> bool:
     """Check the sine and cosine positions of Vaswani et al. (2017), section 3.5."""
     got = function(7, 6)
@@ -59,6 +62,7 @@ def check_waves(function: Callable[[int, int], Any]) -> bool:
     return verdict(right, "A clock with many hands.", hint)
 
 
+@checker
 def check_bag(changes: Any) -> bool:
     """Check whether mixing up all tokens changes the logits at the last place."""
     if not answered(changes):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_entropy", "check_head", "check_merge", "check_previous", "check_weights"]
 
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_weights(weights: Any) -> bool:
     """Check the attention weights of the scores 2, 0, 0 with one key masked, by hand.
 
@@ -40,6 +41,7 @@ def check_weights(weights: Any) -> bool:
     )
 
 
+@checker
 def check_entropy(function: Callable[[Array], Any]) -> bool:
     """Check the entropy of each row of attention weights, (..., T) to (...)."""
     one = np.array([[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]])
@@ -63,6 +65,7 @@ def check_entropy(function: Callable[[Array], Any]) -> bool:
     )
 
 
+@checker
 def check_head(function: Callable[[Array, Array, Array], Any]) -> bool:
     """Check causal attention of one head: q, k, v (T, hs) to (T, hs)."""
     rng = np.random.default_rng(3)
@@ -81,6 +84,7 @@ def check_head(function: Callable[[Array, Array, Array], Any]) -> bool:
     return verdict(True, "it agrees with a loop over positions, for T = 1, 5 and 9.", "")
 
 
+@checker
 def check_previous(wq: Any, wk: Any, T: int = 8) -> bool:
     """Check weights with which each position attends to the one before it.
 
@@ -108,6 +112,7 @@ def check_previous(wq: Any, wk: Any, T: int = 8) -> bool:
     )
 
 
+@checker
 def check_merge(function: Callable[..., Any]) -> bool:
     """Check the merging of attention over two blocks of keys from their outputs and lse.
 

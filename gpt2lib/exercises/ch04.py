@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_block", "check_count", "check_crossover", "check_fold", "check_layernorm"]
 
@@ -23,6 +23,7 @@ _RELEASED = {
 }
 
 
+@checker
 def check_layernorm(answer: Any) -> bool:
     """Check LayerNorm of [1, 1, 1, 5] with gain 2 and bias 1, by hand (eps neglected)."""
     if not answered(answer):
@@ -44,6 +45,7 @@ def check_layernorm(answer: Any) -> bool:
     )
 
 
+@checker
 def check_count(function: Callable[[int, int, int, int], Any]) -> bool:
     """Check a function (V, context, L, C) -> parameters against the released checkpoints."""
     for name, (V, context, L, C, want) in _RELEASED.items():
@@ -57,6 +59,7 @@ def check_count(function: Callable[[int, int, int, int], Any]) -> bool:
     return verdict(True, "all four sizes, to the last parameter.", "")
 
 
+@checker
 def check_crossover(function: Callable[[int], Any]) -> bool:
     """Check the T at which attention costs as much as the matrices of a block, for a given C."""
     for C in (128, 768, 1600):
@@ -75,6 +78,7 @@ def check_crossover(function: Callable[[int], Any]) -> bool:
     return verdict(True, "T = 6 C: 4,608 tokens for GPT-2, far beyond its context.", "")
 
 
+@checker
 def check_fold(function: Callable[[Array, Array, Array, Array], Any]) -> bool:
     """Check that LayerNorm's gain and bias were folded into the linear layer after it.
 
@@ -103,6 +107,7 @@ def check_fold(function: Callable[[Array, Array, Array, Array], Any]) -> bool:
     return verdict(True, "gain into the rows of W, bias through W into b: nothing is lost.", "")
 
 
+@checker
 def check_block(function: Callable[..., Any]) -> bool:
     """Check a whole block: ``function(x, p, n_head)`` with x (B, T, C), p a dict of parameters.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = [
     "check_bits_per_byte",
@@ -19,6 +19,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_surprise(mean_loss: Any) -> bool:
     """Check the mean loss, in nats, of probabilities 1/2, 1/4 and 1/8."""
     if not answered(mean_loss):
@@ -30,6 +31,7 @@ def check_surprise(mean_loss: Any) -> bool:
     )
 
 
+@checker
 def check_log_sum_exp(function: Callable[[Array], Any]) -> bool:
     """Check a log-sum-exp on ordinary logits and on logits of ±1000, in float32."""
     rng = np.random.default_rng(5)
@@ -54,6 +56,7 @@ def check_log_sum_exp(function: Callable[[Array], Any]) -> bool:
     return verdict(True, "It holds for ordinary logits and for logits of ±1000.", "")
 
 
+@checker
 def check_bits_per_byte(answer: Any, *, loss: float, tokens: int, size: int) -> bool:
     """Check bits per byte, from nats per token."""
     if not answered(answer):
@@ -66,6 +69,7 @@ def check_bits_per_byte(answer: Any, *, loss: float, tokens: int, size: int) -> 
     )
 
 
+@checker
 def check_label_smoothing(function: Callable[[Array, int, float], Any]) -> bool:
     """Check the gradient of the logits under label smoothing, by finite differences."""
     z = np.random.default_rng(6).standard_normal(7)

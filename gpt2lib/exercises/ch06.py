@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_culprit", "check_rmsnorm", "check_scatter_add", "check_square", "suspect"]
 
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_square(function: Callable[[Array, Array, Array], Any]) -> bool:
     """Check the backward of an elementwise square, which must add."""
     rng = np.random.default_rng(0)
@@ -38,6 +39,7 @@ def _unchanged(name: str) -> bool:
     return False
 
 
+@checker
 def check_scatter_add(function: Callable[[Array, Array, Array], Any]) -> bool:
     """Check a scatter-add with repeated rows."""
     rng = np.random.default_rng(1)
@@ -57,6 +59,7 @@ def check_scatter_add(function: Callable[[Array, Array, Array], Any]) -> bool:
     )
 
 
+@checker
 def check_rmsnorm(function: Callable[[Array, Array, float], Any]) -> bool:
     """Check RMSNorm's backward by finite differences."""
     rng = np.random.default_rng(2)
@@ -101,6 +104,7 @@ def suspect() -> Any:
     return model
 
 
+@checker
 def check_culprit(culprit: Any) -> bool:
     """Check the name of the faulty operation."""
     if not answered(culprit):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 
 __all__ = ["check_adamw", "check_clip", "check_first_step", "check_schedule"]
 
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_first_step(weight: Any) -> bool:
     """Check a weight of 2 after one step at rate 0.01 with decay 0.1."""
     if not answered(weight):
@@ -25,6 +26,7 @@ def check_first_step(weight: Any) -> bool:
     )
 
 
+@checker
 def check_clip(function: Callable[[list[Array], float], Any]) -> bool:
     """Check clipping by the norm of all gradients together."""
     long = [np.array([3.0, 0.0]), np.array([[4.0]])]  # norm 5
@@ -46,6 +48,7 @@ def check_clip(function: Callable[[list[Array], float], Any]) -> bool:
     return verdict(True, "One factor for all of them, and never more than 1.", "")
 
 
+@checker
 def check_schedule(function: Callable[..., Any]) -> bool:
     """Check a schedule of warm-up, plateau and linear decay."""
     peak, warmup, decay, steps = 0.4, 4, 5, 20
@@ -65,6 +68,7 @@ def check_schedule(function: Callable[..., Any]) -> bool:
     return verdict(True, "Up, along, and down, without a jump.", "")
 
 
+@checker
 def check_adamw(function: Callable[..., Any]) -> bool:
     """Check AdamW over five steps against a plain float64 version."""
     rng = np.random.default_rng(7)

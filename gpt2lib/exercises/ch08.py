@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 from gpt2lib.exercises._verdict import close
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_window(ids: Any, targets: Any) -> bool:
     """Check the second window of T = 3 of the stream 9, 4, 7, 2, 9, 5, 8, 9."""
     if not (answered(ids) and answered(targets)):
@@ -45,6 +46,7 @@ def _numbers(answer: Any) -> list[int]:
         return []
 
 
+@checker
 def check_years(answer: Any, *, parameters: float, tokens: float, rate: float) -> bool:
     """Check how many years 6·N·D operations take at a rate in operations a second."""
     if not answered(answer):
@@ -59,6 +61,7 @@ def check_years(answer: Any, *, parameters: float, tokens: float, rate: float) -
     )
 
 
+@checker
 def check_cache_bytes(answer: Any, *, config: Any) -> bool:
     """Check the size of a full key/value cache of one sequence, in bytes of float32."""
     if not answered(answer):
@@ -80,6 +83,7 @@ _NUCLEI = (  # probabilities, top-p, how many stay
 )
 
 
+@checker
 def check_nucleus(function: Callable[[Array, float], Any]) -> bool:
     """Check a top-p filter: what stays is the smallest set that reaches p, and sums to 1."""
     for probabilities, top_p, keep in _NUCLEI:
@@ -97,6 +101,7 @@ def check_nucleus(function: Callable[[Array, float], Any]) -> bool:
     return verdict(True, "The token that crosses the line belongs to the nucleus.", "")
 
 
+@checker
 def check_gumbel(function: Callable[[Array, float, np.random.Generator], Any]) -> bool:
     """Check a sampler by the frequencies of 4000 draws at two temperatures."""
     z = np.array([2.0, 1.0, 0.0, -1.0])

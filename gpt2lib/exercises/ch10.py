@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 from gpt2lib.exercises._verdict import close
 
 __all__ = ["check_adamw", "check_gelu", "check_rows", "check_strides", "check_tile"]
@@ -13,6 +13,7 @@ __all__ = ["check_adamw", "check_gelu", "check_rows", "check_strides", "check_ti
 _ARRAYS = ("a", "b", "out")
 
 
+@checker
 def check_strides(steps: Any, *, shape: tuple[int, int, int]) -> bool:
     """Check how far apart consecutive reads of a, b and out are, for each innermost loop."""
     if not isinstance(steps, dict) or set(steps) != set("ijk"):
@@ -37,6 +38,7 @@ def check_strides(steps: Any, *, shape: tuple[int, int, int]) -> bool:
     return verdict(True, "With i innermost two of three arrays are read down a column.", "")
 
 
+@checker
 def check_tile(answer: Any, *, cache: int) -> bool:
     """Check the largest s, a multiple of 16, for three s x s float32 tiles in half a cache."""
     if not answered(answer):
@@ -60,6 +62,7 @@ def check_tile(answer: Any, *, cache: int) -> bool:
     return verdict(True, f"Three tiles take {need(answer) / room:.0%} of half the cache.", "")
 
 
+@checker
 def check_gelu(intensity: Any, saved: Any) -> bool:
     """Check the FLOP/byte of a GELU pass, and the bytes that fusing saves for 256 x 3072."""
     if not (answered(intensity) and answered(saved)):
@@ -81,6 +84,7 @@ def check_gelu(intensity: Any, saved: Any) -> bool:
     )
 
 
+@checker
 def check_adamw(moved: Any, least: Any, *, parameters: int, bandwidth: float) -> bool:
     """Check the bytes of AdamW's step, and their least time in ms at a bandwidth in GB/s."""
     if not (answered(moved) and answered(least)):
@@ -103,6 +107,7 @@ def check_adamw(moved: Any, least: Any, *, parameters: int, bandwidth: float) ->
     )
 
 
+@checker
 def check_rows(intensity: Callable[..., Any], enough: Any, *, ridge: float) -> bool:
     """Check the intensity of a linear layer, and from how many rows on it passes the ridge."""
     for rows, inputs, outputs in ((1, 768, 3072), (256, 768, 768), (7, 3, 5)):

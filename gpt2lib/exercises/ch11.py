@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib.exercises import answered, verdict
+from gpt2lib.exercises import answered, checker, verdict
 from gpt2lib.exercises._verdict import close
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
+@checker
 def check_serial_part(answer: Any, *, gain: float, threads: int) -> bool:
     """Check the serial part that Amdahl's law needs for a measured speedup."""
     if not answered(answer):
@@ -33,6 +34,7 @@ def check_serial_part(answer: Any, *, gain: float, threads: int) -> bool:
     return verdict(right, bound, f"{message} {hint}")
 
 
+@checker
 def check_rounds(function: Callable[[int, int], Any]) -> bool:
     """Check the speedup that n equal chunks allow on p threads."""
     for chunks, threads in ((9, 8), (8, 8), (16, 3), (5, 112), (1, 2), (48, 112), (1000, 7)):
@@ -53,6 +55,7 @@ def check_rounds(function: Callable[[int, int], Any]) -> bool:
     return verdict(True, "The ninth chunk costs eight threads a whole round.", "")
 
 
+@checker
 def check_deal(function: Callable[[int, int], Any]) -> bool:
     """Check a way to deal 2·p·k chunks of triangular work out before the region begins."""
     for chunks, threads in ((8, 2), (16, 4), (24, 3), (64, 8)):
@@ -78,6 +81,7 @@ def check_deal(function: Callable[[int, int], Any]) -> bool:
     return verdict(True, "Every thread has the same work, and nobody had to ask for it.", "")
 
 
+@checker
 def check_same_bits(function: Callable[[Array, int], Any]) -> bool:
     """Check a bias gradient (a sum over rows) that is the same on any number of threads."""
     dout = np.random.default_rng(11).standard_normal((1000, 5)).astype(np.float32)
@@ -104,6 +108,7 @@ def check_same_bits(function: Callable[[Array, int], Any]) -> bool:
     return verdict(True, "Same bits on 1, 2, 3, 5 and 8 threads.", "")
 
 
+@checker
 def check_fastest(answer: Any, *, work: float, hand_over: float) -> bool:
     """Check which p makes work / p + hand_over · log2(p) least."""
     if not answered(answer):

@@ -348,7 +348,8 @@ def _about_breakdown(results: Results) -> str:
     name, rows = timed
     longest = rows[:3]
     return (
-        f"{name}: {_number(sum(op.ms for op in rows))} ms a step, medians of the runs. "
+        f"{name}: {_number(sum(op.ms for op in rows))} ms in a step of its own, "
+        "with a clock round each operation (medians of the runs). "
         f"The longest are {', '.join(f'{op.label} ({op.share:.0%})' for op in longest)}; "
         f"together {sum(op.share for op in longest):.0%} of the time."
     )

@@ -18,11 +18,13 @@ from gpt2lib.exercises._verdict import check_close, close
         ([[0.0, 1e-3]], [[0.0, 0.0]], "is 0.001 at [0, 1]; it should be 0, off by 0.001"),
         ([1.0, -2.0], [1.0, 2.0], "is -2 at [1]; it should be 2, the sign is wrong"),
         ([1.0, 5.0], [2.0, 4.0], "(2 of 2 entries differ)"),
-        (2.5, 2.0, "is 2.5; it should be 2, off by 0.25 of it."),
-        (3, 4, "is 3; it should be 4"),
-        (np.nan, 1.0, "is nan; it should be 1"),
-        (1.0, np.inf, "is 1; it should be inf"),
-        (True, False, "is True; it should be False"),
+        (2.5, 2.0, "is 2.5: too large."),
+        (3, 4, "is 3: too small"),
+        (3, 40, "is 3: much too small"),
+        (-4, 4, "is -4: the sign is wrong"),
+        (np.nan, 1.0, "is nan, which is no number"),
+        (1.0, np.inf, "is 1: much too small"),
+        (True, False, "is True; it is not"),
         (1 + 1j, 1.0, "has dtype complex128: it should be real"),
         (..., 1.0, "is still ...: no answer yet"),
         (None, 1.0, "is still None: no answer yet"),
@@ -30,7 +32,7 @@ from gpt2lib.exercises._verdict import check_close, close
         ("0.5", 0.5, "is a str and holds no numbers"),
         ([[1], [2, 3]], [1.0, 2.0], "is a list, which NumPy cannot make an array of numbers"),
         ({"a": 1}, 1.0, "is a dict and holds no numbers"),
-        (2**53 + 1, 2**53, "is 9007199254740993; it should be 9007199254740992"),
+        (2**53 + 1, 2**53, "is 9007199254740993: too large"),
     ],
 )
 def test_the_first_difference_is_explained(answer, expected, words):
@@ -115,9 +117,34 @@ def test_check_close_prints_and_returns(capsys):
     assert check_close(2.0, 1.0, name="the loss", hint="divide by N.") is False
     right, wrong = capsys.readouterr().out.splitlines()
     assert right == "✓ the loss is right."
-    assert wrong == "✗ the loss is 2; it should be 1, off by 1 of it. Hint: divide by N."
+    assert wrong == "✗ the loss is 2: too large. Hint: divide by N."
 
 
 def test_check_close_says_when_there_is_no_answer_yet(capsys):
     assert check_close(..., 1.0) is False
     assert "not answered yet" in capsys.readouterr().out
+
+
+def test_an_error_in_the_readers_function_is_a_verdict(capsys):
+    from gpt2lib.exercises import ch11
+
+    assert ch11.check_rounds(lambda chunks: chunks) is False
+    assert capsys.readouterr().out.startswith("✗ Your function raised TypeError: ")
+    assert ch11.check_rounds(2.5) is False
+    assert (
+        capsys.readouterr().out == "✗ Here a function is asked for, not something of type float.\n"
+    )
+    for nothing in (None, ...):
+        assert ch11.check_rounds(nothing) is False
+        assert capsys.readouterr().out.startswith("… not answered yet")
+
+
+def test_an_error_of_a_checker_is_none_of_the_readers():
+    from gpt2lib.exercises import checker
+
+    @checker
+    def check_badly(answer):
+        raise KeyError("a fault of ours")
+
+    with pytest.raises(KeyError):
+        check_badly(1)

@@ -78,14 +78,14 @@ def run(args: argparse.Namespace) -> int:
     work = bench.Bench(folder, settings, results, ceilings=ceilings)
     _print_plan(work)
     _warn_if_busy()
+    if args.dry_run:
+        _estimate(work)
+        if new:
+            folder.rmdir()
+        return 0
     with _interrupts(work):
         estimate = _estimate(work)
-        step = estimate.step(1)
-        work.timeout = args.timeout or max(120.0, 30 * step)
-        if args.dry_run:
-            if new:
-                folder.rmdir()
-            return 0
+        work.timeout = args.timeout or max(120.0, 30 * estimate.step(1))
         _measure(work, estimate)
     return _show(folder, work.results)
 
@@ -118,7 +118,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     for name in runtimes:
         if name not in _RUNTIMES:
             raise ValueError(f"there is no runtime {name!r}; there are {', '.join(_RUNTIMES)}.")
-    threads = _threads(args.threads) if args.threads is not None else {1: 0, default_threads(): 0}
+    threads = _threads(args.threads) if args.threads is not None else [1, default_threads()]
     crowded = [n for n in threads if n > usable_cpus()]
     if crowded and runtimes != ["sequential"]:
         _warn(
@@ -134,7 +134,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         iterations=args.iterations,
         repeats=args.repeats,
         runtimes=tuple(runtimes),
-        threads=tuple(threads),
+        threads=tuple(dict.fromkeys(threads)),
         seed=args.seed,
     )
 
@@ -147,14 +147,14 @@ def _listed(text: str, option: str) -> list[str]:
     return found
 
 
-def _threads(text: str) -> dict[int, int]:
-    """Return the numbers of a list (as keys, each once)."""
+def _threads(text: str) -> list[int]:
+    """Return the numbers of a list."""
     from gpt2lib.runtimes.cpus import check_threads
 
-    numbers = {}
+    numbers = []
     for part in _listed(text, "--threads"):
         try:
-            numbers[check_threads(int(part))] = 0
+            numbers.append(check_threads(int(part)))
         except ValueError as error:
             plain = not part.lstrip("-").isdecimal()
             words = f"{part!r} is no whole number" if plain else str(error)

@@ -124,11 +124,7 @@ def weight_gradient_tiles(
 
 @kernel
 def gelu_gradient_elements(lo: int, hi: int, dout: Real1, pre: Real1, dpre: Real1) -> None:
-    """Take the gradient back through GELU.
-
-    In a pass of its own: inside the tiles of the matrix product it would read a short piece of
-    every row, which memory serves at a fraction of its speed.
-    """
+    """Take the gradient back through GELU, in a pass that costs little beside the two products."""
     d, p, out = dout[lo:hi], pre[lo:hi], dpre[lo:hi]
     if d.ctypes.data == out.ctypes.data:  # in place: told so, LLVM makes a vector loop of it
         for i in range(out.size):

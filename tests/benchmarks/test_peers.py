@@ -435,11 +435,18 @@ def test_recorded_results_are_whole_and_name_no_path(path):
 
 
 def test_the_readme_says_what_was_recorded():
-    """The step's milliseconds in README's table are the medians of the recorded run."""
+    """The numbers in README's tables are the medians of the recorded run."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     found = report.load(ROOT / "benchmarks/results/zen4-2cpu.json")["summary"]
-    for row in found["training"]["contenders"].values():
-        assert f"{1000 * row['seconds']['median']:,.0f}".replace(",", " ") in readme
+    for name, row in found["training"]["contenders"].items():
+        assert f"| {1000 * row['seconds']['median']:,.0f} |".replace(",", " ") in readme
+        assert f"{row['share_of_sgemm']['median']:.0%}".replace("%", " %") in readme
+        assert f"{row['peak_bytes'] / 2**20:,.0f} MiB |".replace(",", " ") in readme
+        assert name == "gpt2lib" or f"| {row['times_baseline']['median']:.2f} × |" in readme
     for name, row in found["generation"]["contenders"].items():
         if name != "gpt2lib-1":  # the table leaves it out
-            assert f"| {1 / row['seconds']['median']:.1f} |" in readme
+            speed = f"{1 / row['seconds']['median']:.1f}"
+            share = f"{row['share_of_reading']['median']:.0%}".replace("%", " %")
+            assert f"| {speed} | {share} |" in readme
+            assert name == "gpt2lib" or f"| {row['times_baseline']['median']:.2f} × |" in readme
+    assert f"{found['long']['contenders']['gpt2lib']['seconds']['median']:.1f} s a step" in readme

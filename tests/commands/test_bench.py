@@ -170,10 +170,11 @@ def test_a_dry_run_makes_none(stand_in, tmp_path, capsys, monkeypatch):
     captured = capsys.readouterr()
     assert "estimated time" in captured.out
     assert captured.err == ""
-    assert load(tmp_path)["runs"] == []
     monkeypatch.setattr(os, "getloadavg", lambda: (3.21, 0, 0), raising=False)
     assert main(["bench", *QUICK, "--dry-run", "--out", str(tmp_path)]) == 0
     assert "warning: the machine is busy (load 3.2)" in capsys.readouterr().err
+    assert main(["bench", *QUICK, "--dry-run", "--out", str(tmp_path / "new")]) == 0
+    assert list(tmp_path.iterdir()) == []  # nothing is written, no folder stays
 
 
 @pytest.mark.parametrize(

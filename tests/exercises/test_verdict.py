@@ -126,7 +126,7 @@ def test_check_close_says_when_there_is_no_answer_yet(capsys):
 
 
 def test_an_error_in_the_readers_function_is_a_verdict(capsys):
-    from gpt2lib.exercises import ch11
+    from gpt2lib.exercises import ch03, ch04, ch11
 
     assert ch11.check_rounds(lambda chunks: chunks) is False
     assert capsys.readouterr().out.startswith("✗ Your function raised TypeError: ")
@@ -134,6 +134,11 @@ def test_an_error_in_the_readers_function_is_a_verdict(capsys):
     assert (
         capsys.readouterr().out == "✗ Here a function is asked for, not something of type float.\n"
     )
+    for check in (ch03.check_entropy, ch03.check_head, ch03.check_merge, ch04.check_block):
+        assert check(lambda: 1) is False
+        out = capsys.readouterr().out
+        assert out.startswith("✗ Your function raised TypeError: ")
+        assert "_TroubleError" not in out
     for nothing in (None, ...):
         assert ch11.check_rounds(nothing) is False
         assert capsys.readouterr().out.startswith("… not answered yet")

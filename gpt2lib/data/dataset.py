@@ -193,17 +193,17 @@ def tokenize_to_shards(
     ]
     if older and not overwrite:
         raise ValueError(f"{min(older)} is there already; remove it, or say to overwrite it")
-    # Everything grows in a folder of its own, and moves out only when all of it is whole.
-    workshop = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".part", dir=folder))
-    try:
-        with ExitStack() as stack:
-            pieces = _pieces(documents, tokenizer, processes, stack)
-            made = _write_shards(pieces, tokenizer.end_of_text, workshop, name, shard_tokens)
+    with ExitStack() as stack:
+        # The workers start before anything is written. In a script without its guard they run
+        # this very line; they must fail here, since they are killed before they can clean up.
+        pieces = _pieces(documents, tokenizer, processes, stack)
+        # Everything grows in a folder of its own, and moves out only when all of it is whole.
+        workshop = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".part", dir=folder))
+        stack.callback(shutil.rmtree, workshop, ignore_errors=True)
+        made = _write_shards(pieces, tokenizer.end_of_text, workshop, name, shard_tokens)
         for path in older:
             path.unlink()
         return [path.replace(folder / path.name) for path in made]
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _write_shards(
@@ -261,6 +261,7 @@ def _pieces(
         initargs=(tokenizer,),
     )
     stack.callback(pool.shutdown, cancel_futures=True)
+    _submit(pool, [])  # starts the workers, or says why not
     return _in_order(pool, batches, ahead=2 * processes)
 
 

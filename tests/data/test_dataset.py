@@ -164,9 +164,16 @@ def test_a_vocabulary_too_large_and_nothing_to_write_are_refused(tmp_path):
 
 
 def test_a_script_may_use_processes_and_one_without_a_guard_fails_loudly(tmp_path):
+    # Workers of the bad script run main() too, and are killed: what they had made would stay.
     body = (
+        "import tempfile\n"
         "from gpt2lib.data import tokenize_to_shards\n"
         "from tests.data.stand_in import Bytes\n"
+        "real = tempfile.mkdtemp\n"
+        "def tell(*args, **options):\n"
+        "    print('made a folder', flush=True)\n"
+        "    return real(*args, **options)\n"
+        "tempfile.mkdtemp = tell\n"
         "def main():\n"
         "    paths = tokenize_to_shards(['a', 'b'] * 99, Bytes(), 'out', processes=2)\n"
         "    print(len(paths))\n"
@@ -187,8 +194,9 @@ def test_a_script_may_use_processes_and_one_without_a_guard_fails_loudly(tmp_pat
             encoding="utf-8",
         )
     out, _ = running["good"].communicate(timeout=100)
-    assert (out.strip(), running["good"].returncode) == ("1", 0)
-    _, error = running["bad"].communicate(timeout=100)
+    assert (out.splitlines(), running["good"].returncode) == (["made a folder", "1"], 0)
+    out, error = running["bad"].communicate(timeout=100)
+    assert out.splitlines() == ["made a folder"]  # the script's own, none of a worker
     assert running["bad"].returncode != 0
     assert "__main__" in error
     assert list((tmp_path / "bad" / "out").iterdir()) == []

@@ -13,12 +13,14 @@ from gpt2lib.kernels._blas import matmul
 from gpt2lib.kernels._check import Array, nothing, real, result, rows, same, sums
 from gpt2lib.kernels._compile import Int, Real1, Real2, Real3, kernel
 from gpt2lib.kernels._math import gelu, gelu_slope
-from gpt2lib.kernels._tiles import ELEMENTS, FEW, tile, tile_count, tile_shape
+from gpt2lib.kernels._tiles import ELEMENTS, FEW, pieces, tile, tile_count, tile_shape
 
 if TYPE_CHECKING:
     from gpt2lib.kernels import Backend
 
-STREAM = 1 << 16  # numbers of the weight that one chunk of a stream reads
+# A stream over a weight is cut into as few chunks as keep most machines' memory busy: every chunk
+# leaves a row of partial sums, which one thread then adds up. None reads less than STREAM numbers.
+STREAMS, STREAM = 16, 1 << 16
 
 
 @kernel
@@ -255,7 +257,8 @@ def _gradients(
 def _stream(self: Backend, x: Array, weight: Array, bias: Array, out: Array, bent: Array) -> None:
     """Multiply a few rows: partial sums over ranges of inputs, then added up in order."""
     inputs, outputs = weight.shape
-    size = min(inputs, max(8, STREAM // outputs // 8 * 8))
+    count = max(1, min(STREAMS, weight.size // STREAM))
+    size = pieces(inputs, count, 4, 8)
     partials = self.scratch((-(-inputs // size), len(x), outputs), x.dtype)
     self.run(linear_stream_rows, inputs, size, x, weight, partials, size)
     self.run(linear_stream_finish, outputs, outputs, partials, bias, out, bent)

@@ -49,6 +49,53 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+@contextlib.contextmanager
+def one_writer(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a folder, so that no two programs write one run's files in turns.
+
+    The hold is the system's lock on the folder itself (``flock``): it leaves no file behind, and
+    ends with the process, however that ends. Where there is no such lock (Windows, some network
+    disks) nothing is held and nobody is refused.
+
+    Parameters
+    ----------
+    folder
+        It must exist.
+
+    Raises
+    ------
+    ValueError
+        While somebody else holds it: another process, or an unfinished loop of this one.
+    """
+    descriptor = _locked(folder)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _locked(folder: str | os.PathLike[str]) -> int | None:
+    """Open and lock a folder; return None where the system has no such lock."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(
+            f"{folder} is in use: a run is writing to it. Wait for its end, or choose another "
+            "folder."
+        ) from None
+    except OSError:  # a disk that knows no locks
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def _umask() -> int:
     """Return the process's file creation mask (reading it means setting it, so put it back)."""
     mask = os.umask(0)

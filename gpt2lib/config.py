@@ -189,6 +189,18 @@ class GPT2Config:
         """
         return 3 * self.forward_flops(batch, seq)
 
+    def training_bytes(self, batch: int, seq: int) -> int:
+        """Bytes that a float32 training step holds, without the interpreter and its libraries.
+
+        Four numbers for each parameter (weight, gradient, AdamW's two moments); for each token and
+        layer 16 C + NH + 4 numbers that the forward leaves for the backward; for each token the V
+        logits, and 14 C + 4 more numbers: the stream after the last block, the last LayerNorm, and
+        what one block at a time works in.
+        """
+        C, L, NH = self.channels, self.layers, self.heads
+        per_token = L * (16 * C + NH + 4) + 14 * C + 4 + self.vocab_size
+        return 4 * (4 * self.parameter_count + batch * seq * per_token)
+
     @property
     def uniform_loss(self) -> float:
         """The loss ln V (nats a token) of a model that finds every token equally likely."""

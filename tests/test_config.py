@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gpt2lib.config import PRESETS, GPT2Config, divisors_of
+from gpt2lib.model import GPT2
+from gpt2lib.optimizer import AdamW
 from gpt2lib.parameters import parameter_shapes
 
 # Counted from the released checkpoints' tensors; the paper's table 2 has rounded (and, for the two
@@ -112,3 +114,24 @@ def test_lengths():
 def test_divisors():
     assert divisors_of(12) == [1, 2, 3, 4, 6, 12]
     assert divisors_of(1) == [1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_training_bytes_are_those_of_the_arrays_that_a_step_leaves(backend):
+    """Counted anew: every array that model and optimizer refer to after a step, each once."""
+    config = GPT2Config.preset("tiny")
+    model = GPT2(config, backend=backend)
+    optimizer = AdamW(model.parameters)
+    ids = np.arange(3 * 10).reshape(3, 10)
+    model.loss(ids, ids)
+    model.backward()
+    optimizer.step(model.gradients)
+    held = {}
+    parts = model.parameters, model.gradients, optimizer.m, optimizer.v
+    for thing in (model, *parts, model._saved()):
+        for value in vars(thing).values():
+            for array in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(array, np.ndarray) and array.dtype == np.float32:
+                    owner = array if array.base is None else array.base
+                    held[id(owner)] = owner.nbytes
+    assert sum(held.values()) == pytest.approx(config.training_bytes(3, 10), rel=0.01)

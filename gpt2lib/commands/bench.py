@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpt2lib._files import one_writer
 from gpt2lib.config import PRESETS, GPT2Config
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"none of these runtimes is there: {reasons}.")
     new = not os.path.lexists(args.out)
     folder = _folder(args.out)
+    with one_writer(folder):
+        return _run(args, settings, missing, folder, new)
+
+
+def _run(
+    args: argparse.Namespace, settings: Settings, missing: list[Any], folder: Path, new: bool
+) -> int:
+    """Do as ``run`` does, in a folder that nobody else writes to."""
+    from gpt2lib.perf import bench
+
     fresh = bench.begin(settings, missing)
     results = bench.resume(folder, fresh) or fresh
     if results["finished"]:
@@ -185,11 +196,18 @@ def _folder(name: str) -> Path:
 def _print_plan(work: Bench) -> None:
     """Print what will be run, what will not, and why."""
     s, done = work.settings, len(work.all_runs) - len(work.to_do)
+    need = s.config.training_bytes(s.batch, s.seq)
     print(
         f"{len(work.all_runs)} runs, each a fresh process with {s.iterations} iterations: "
         f"{s.preset}, batch {s.batch}, seq {s.seq}, matmul {s.matmul}, "
-        f"{s.flops / 1e9:.3g} GFLOP a step."
+        f"{s.flops / 1e9:.3g} GFLOP a step, arrays of {_size(need)}."
     )
+    there = work.results["machine"]["memory_bytes"]
+    if there is not None and need > there:
+        _warn(
+            f"a run needs {_size(need)} of memory and this machine has {_size(there)}: it will "
+            "swap or be killed. Take a smaller --preset, --batch or --seq."
+        )
     for repeat in range(s.repeats):
         line = ", ".join(f"{r.runtime}/{r.threads}" for r in work.all_runs if r.repeat == repeat)
         print(f"  round {repeat + 1} (runtime/threads): {line}")
@@ -244,6 +262,11 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes for a person."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def _warn(words: str) -> None:

@@ -359,7 +359,9 @@ def _refuse_contradictions(
 
 
 def _introduce(trainer: Any) -> None:
-    """Say what is about to be trained on what."""
+    """Say what is about to be trained on what, and when it will not fit this machine."""
+    from gpt2lib.perf.machine import describe
+
     model, data = trainer.model, trainer.dataset
     per_epoch = trainer.batches.batches_per_epoch
     print(
@@ -368,6 +370,15 @@ def _introduce(trainer: Any) -> None:
         f"steps {trainer.step} to {trainer.config.steps}"
     )
     floor = "" if trainer.floor is None else f", the best possible {trainer.floor:.3f}"
+    need = model.config.training_bytes(
+        trainer.config.batch // trainer.config.accumulate, trainer.config.seq
+    )
+    there = describe()["memory_bytes"]
+    if there is not None and need > there:
+        print(
+            f"note: this needs about {need / 1e9:.0f} GB of memory and the machine has "
+            f"{there / 1e9:.0f}: take a smaller --preset or --batch, or more --accumulate"
+        )
     print(f"knowing nothing costs {model.config.uniform_loss:.3f} nats a token{floor}")
     sys.stdout.flush()
 

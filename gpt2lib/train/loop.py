@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, one_writer
 from gpt2lib.data import Batches, validation_rows
 from gpt2lib.model import GPT2
 from gpt2lib.optimizer import AdamW, clip_scale, cosine_schedule
@@ -159,8 +159,18 @@ class Trainer:
         ------
         dict
             As in :attr:`history`.
+
+        Raises
+        ------
+        ValueError
+            When another run is writing to ``out``.
         """
         stop = self.config.steps if until is None else min(until, self.config.steps)
+        with contextlib.nullcontext() if self.out is None else one_writer(self.out):
+            yield from self._steps(stop)
+
+    def _steps(self, stop: int) -> Generator[Record, None, None]:
+        """Do as ``steps`` does, in a folder that nobody else writes to."""
         log = Log(self.out / "log.jsonl", self.step) if self.out is not None else None
         if log is not None:
             self.history = list(log.records)
@@ -388,12 +398,13 @@ def prepare_folder(out: Path, resume: bool, size: int) -> None:
                 "another folder."
             )
         out.mkdir(parents=True, exist_ok=True)
-        for stale in out.glob(f".{ckpt.NAME[:40]}.*.part"):  # left by a kill in a save
-            stale.unlink()
-        probe = out / ".writable"
-        with atomic_write(probe) as temporary:
-            temporary.write_bytes(b"x")
-        probe.unlink()
+        with one_writer(out):
+            for stale in out.glob(f".{ckpt.NAME[:40]}.*.part"):  # left by a kill in a save
+                stale.unlink()
+            probe = out / ".writable"
+            with atomic_write(probe) as temporary:
+                temporary.write_bytes(b"x")
+            probe.unlink()
         free = shutil.disk_usage(out).free
     except OSError as error:
         reason = error.strerror or str(error)

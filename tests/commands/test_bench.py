@@ -235,6 +235,12 @@ def test_oversubscription_and_slow_products_are_warned_of(stand_in, tmp_path, ca
     assert "warning: 4 threads on 3 cores: oversubscribed" in err
     assert "warning: naive products are slow: this will take" in err
     assert " h " in err
+    assert "of memory" not in err
+    huge = ["--preset", "gpt2-xl", "--batch", "4096", "--seq", "1024", "--dry-run"]
+    assert main(["bench", *huge, "--out", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "arrays of 21883" in captured.out  # 4 (4 * 1.5576e9 + 4096 * 1024 * 1 302 853) bytes
+    assert "of memory and this machine has" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(whole, tmp_path):
     assert "Traceback" not in err
 
 
+def test_too_little_memory_is_said_before_the_first_step(tmp_path, capsys, monkeypatch):
+    for there, said in ((10_000_000, True), (20_000_000_000, False)):
+        machine = lambda there=there: {"memory_bytes": there}  # noqa: E731
+        monkeypatch.setattr("gpt2lib.perf.machine.describe", machine)
+        assert train(*SMALL, "--steps", 1, "--out", tmp_path / str(there), "--quiet") == 0
+        assert ("of memory and the machine has" in capsys.readouterr().out) is said
+
+
 def test_the_summary(whole, capsys, tmp_path):
     assert train("--resume", "--out", whole, "--quiet") == 0
     text = capsys.readouterr().out

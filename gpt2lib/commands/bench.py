@@ -195,6 +195,8 @@ def _folder(name: str) -> Path:
 
 def _print_plan(work: Bench) -> None:
     """Print what will be run, what will not, and why."""
+    from gpt2lib.perf.machine import memory_limit
+
     s, done = work.settings, len(work.all_runs) - len(work.to_do)
     need = s.config.training_bytes(s.batch, s.seq)
     print(
@@ -202,11 +204,11 @@ def _print_plan(work: Bench) -> None:
         f"{s.preset}, batch {s.batch}, seq {s.seq}, matmul {s.matmul}, "
         f"{s.flops / 1e9:.3g} GFLOP a step, arrays of {_size(need)}."
     )
-    there = work.results["machine"]["memory_bytes"]
+    there = memory_limit()
     if there is not None and need > there:
         _warn(
-            f"a run needs {_size(need)} of memory and this machine has {_size(there)}: it will "
-            "swap or be killed. Take a smaller --preset, --batch or --seq."
+            f"a run needs {_size(need)} of memory and may have {_size(there)}: it will swap or "
+            "be killed. Take a smaller --preset, --batch or --seq."
         )
     for repeat in range(s.repeats):
         line = ", ".join(f"{r.runtime}/{r.threads}" for r in work.all_runs if r.repeat == repeat)

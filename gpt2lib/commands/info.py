@@ -6,11 +6,13 @@ With --json the same, for programs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +111,12 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> dict[str, Any]:
+    from gpt2lib.perf.machine import describe
     from gpt2lib.runtimes.cpus import cgroup_quota, default_threads
 
     affinity = getattr(os, "sched_getaffinity", None)
     return {
-        "model": _cpu_model(),
+        "model": describe()["processor"],
         "architecture": platform.machine(),
         "logical CPUs of the machine": os.cpu_count(),
         "CPUs this process may use": len(affinity(0)) if affinity else os.cpu_count(),
@@ -122,31 +125,17 @@ def _processor() -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
-    """Return the processor's name: platform.processor() knows it on few systems."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.lower().startswith(("model name", "hardware")):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
-
-
 def _memory() -> dict[str, str]:
-    """Return total and available memory, and the control group's limit (Linux)."""
-    found = {}
-    for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
-        key, value = line.split(":", 1)
-        if key in ("MemTotal", "MemAvailable"):
-            found[key.removeprefix("Mem").lower()] = f"{int(value.split()[0]) / 2**20:.1f} GiB"
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        limit = Path("/sys/fs/cgroup") / name
-        if limit.exists() and (text := limit.read_text(encoding="utf-8").strip()).isdecimal():
-            gib = int(text) / 2**30
-            if gib < 1e6:  # version 1 writes "no limit" as almost 2^63 bytes
-                found["limit of the control group"] = f"{gib:.1f} GiB"
-    return found
+    """Return total and available memory, and the container's limit where that is less."""
+    from gpt2lib.perf.machine import describe, memory_limit
+
+    total, limit = describe()["memory_bytes"], memory_limit()
+    found = {"total": total, "limit of the control group": limit if limit != total else None}
+    with contextlib.suppress(OSError):  # Linux alone says how much nobody uses
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+        if available := re.search(r"^MemAvailable:\s*(\d+) kB", text, re.MULTILINE):
+            found["available"] = 1024 * int(available[1])
+    return {name: f"{size / 2**30:.1f} GiB" for name, size in found.items() if size is not None}
 
 
 def _blas() -> dict[str, str]:

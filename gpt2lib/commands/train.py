@@ -360,7 +360,7 @@ def _refuse_contradictions(
 
 def _introduce(trainer: Any) -> None:
     """Say what is about to be trained on what, and when it will not fit this machine."""
-    from gpt2lib.perf.machine import describe
+    from gpt2lib.perf.machine import memory_limit
 
     model, data = trainer.model, trainer.dataset
     per_epoch = trainer.batches.batches_per_epoch
@@ -373,10 +373,10 @@ def _introduce(trainer: Any) -> None:
     need = model.config.training_bytes(
         trainer.config.batch // trainer.config.accumulate, trainer.config.seq
     )
-    there = describe()["memory_bytes"]
+    there = memory_limit()
     if there is not None and need > there:
         print(
-            f"note: this needs about {need / 1e9:.0f} GB of memory and the machine has "
+            f"note: this needs about {need / 1e9:.0f} GB of memory and may have "
             f"{there / 1e9:.0f}: take a smaller --preset or --batch, or more --accumulate"
         )
     print(f"knowing nothing costs {model.config.uniform_loss:.3f} nats a token{floor}")

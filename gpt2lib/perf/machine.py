@@ -24,7 +24,15 @@ import numpy as np
 from gpt2lib.perf.counters import processor_mhz
 from gpt2lib.runtimes.cpus import check_threads, usable_cpus
 
-__all__ = ["Ceilings", "MatrixProduct", "Streams", "describe", "measure_ceilings", "versions"]
+__all__ = [
+    "Ceilings",
+    "MatrixProduct",
+    "Streams",
+    "describe",
+    "measure_ceilings",
+    "memory_limit",
+    "versions",
+]
 
 Array = np.ndarray[Any, Any]
 _PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "threadpoolctl")
@@ -157,6 +165,18 @@ def _memory_bytes(root: Path) -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Return the bytes of memory that this process may have, or None where nobody says.
+
+    What the machine has, or its container's share where that is less (version 1 of control groups
+    writes "no limit" as almost 2^63).
+    """
+    names = "memory.max", "memory/memory.limit_in_bytes"
+    texts = [_text(root / "sys/fs/cgroup" / name) or "" for name in names]
+    known = [_memory_bytes(root), *(int(text) for text in texts if text.isdecimal())]
+    return min((limit for limit in known if limit is not None), default=None)
 
 
 def _mhz(root: Path, name: str) -> float | None:

@@ -20,6 +20,7 @@ from gpt2lib.perf.machine import (
     _last_level_bytes,
     describe,
     measure_ceilings,
+    memory_limit,
     versions,
 )
 from gpt2lib.runtimes.cpus import usable_cpus
@@ -57,6 +58,21 @@ def machine(tmp_path, monkeypatch):
     write(cpus, "cpu0/cpufreq/scaling_governor", "powersave\n")
     write(cpus, "cpu0/cpufreq/cpuinfo_max_freq", "3500000\n")
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "limit"),
+    [
+        ("memory.max", "1073741824\n", 1 << 30),
+        ("memory.max", "max\n", 2 << 30),
+        ("memory/memory.limit_in_bytes", "536870912\n", 1 << 29),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", 2 << 30),  # "no limit"
+        ("elsewhere", "", 2 << 30),
+    ],
+)
+def test_a_container_has_less_memory_than_the_machine(machine, place, text, limit):
+    write(machine, f"sys/fs/cgroup/{place}", text)
+    assert memory_limit(machine) == limit
 
 
 def test_what_the_system_says_is_read(machine):

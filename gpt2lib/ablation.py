@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,37 @@ from gpt2lib.config import GPT2Config
 from gpt2lib.ops._shapes import Array
 
 ABLATIONS = ("zero", "mean")
+
+
+def heads_off(config: GPT2Config, heads: Iterable[tuple[int, int]]) -> Array:
+    """Return the head mask (L, NH) that switches some heads off: 0 for these, 1 for the others.
+
+    Parameters
+    ----------
+    config
+        The model's shape.
+    heads
+        Pairs (layer, head), both counted from 0.
+
+    Raises
+    ------
+    ValueError
+        For a layer or a head that the model does not have.
+
+    Examples
+    --------
+    >>> heads_off(GPT2Config.preset("tiny"), [(0, 1)])[0].tolist()
+    [1.0, 0.0, 1.0, 1.0]
+    """
+    mask = np.ones((config.layers, config.heads), np.float32)
+    for layer, head in heads:
+        if not (0 <= layer < config.layers and 0 <= head < config.heads):
+            raise ValueError(
+                f"there is no head {layer}.{head}: layers go from 0 to {config.layers - 1}, heads "
+                f"from 0 to {config.heads - 1}."
+            )
+        mask[layer, head] = 0
+    return mask
 
 
 class HeadMask:
@@ -40,10 +72,13 @@ class HeadMask:
         Raises
         ------
         ValueError
-            For an ablation that does not exist, another shape, or a factor that is not finite.
+            For an ablation that does not exist, another shape, a factor that is not finite, or
+            means that nothing would be done with.
         """
         if ablation not in ABLATIONS:
             raise ValueError(f"ablation must be one of {', '.join(ABLATIONS)}, got {ablation!r}.")
+        if means is not None and ablation != "mean":
+            raise ValueError('head means are of use with ablation="mean" only; leave them out.')
         if factors is None:
             return None
         L, NH, hs = config.layers, config.heads, config.head_size
@@ -60,6 +95,17 @@ class HeadMask:
                 f"got {np.shape(means)}."
             )
         return cls(factors, ablation, means)
+
+    def refuse_own_means(self) -> None:
+        """Raise a ValueError where the means would be those of a batch, and there is none.
+
+        Who reads token by token has seen one position when the first mean is asked for.
+        """
+        if self.own_means:
+            raise ValueError(
+                'ablation="mean" needs head_means (layers, heads, head size) here: token by token '
+                "there is no batch to take them over."
+            )
 
     def mean(self, layer: int, heads: Array) -> Array | None:
         """Return the (NH, hs) means of a layer: the given ones, this batch's, or None for zero."""

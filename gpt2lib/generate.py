@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpt2lib.ablation import HeadMask
 from gpt2lib.model import GPT2
 from gpt2lib.ops._shapes import Array, check_ids
 
@@ -210,6 +211,9 @@ def generate(
     cache: bool = True,
     stride: int | None = None,
     vocab_size: int | None = None,
+    head_mask: Any = None,
+    ablation: str = "zero",
+    head_means: Array | None = None,
 ) -> Iterator[int]:
     """Continue a text, one token at a time.
 
@@ -242,6 +246,9 @@ def generate(
         full.
     vocab_size
         Only ids below it are drawn: for a model whose vocabulary is padded.
+    head_mask, ablation, head_means
+        Heads that are switched off while the text is read and continued: see
+        :meth:`gpt2lib.GPT2.decode`.
 
     Returns
     -------
@@ -275,7 +282,8 @@ def generate(
         )
     ends = _stop_ids(stop)
     generator = np.random.default_rng(rng)
-    reader = (_Cached if cache else _Recomputed)(model, stride)
+    heads = _heads(model, head_mask, ablation, head_means)
+    reader = (_Cached if cache else _Recomputed)(model, stride, heads)
 
     def new_ids() -> Iterator[int]:
         for _ in range(tokens):
@@ -361,6 +369,16 @@ def _prompt(model: GPT2, ids: Any) -> list[int]:
     return [int(i) for i in check_ids(ids, model.config.vocab_size)]
 
 
+def _heads(model: GPT2, head_mask: Any, ablation: str, head_means: Array | None) -> dict[str, Any]:
+    """Return what the model is to be told of its heads, checked."""
+    if head_mask is None and head_means is None and ablation == "zero":
+        return {}
+    mask = HeadMask.checked(model.config, model.parameters.dtype, head_mask, ablation, head_means)
+    if mask is not None:
+        mask.refuse_own_means()
+    return {"head_mask": head_mask, "ablation": ablation, "head_means": head_means}
+
+
 def _stop_ids(stop: int | Iterable[int] | None) -> frozenset[int]:
     if stop is None:
         return frozenset()
@@ -395,20 +413,20 @@ def window_start(length: int, context: int, stride: int) -> int:
 class _Recomputed:
     """Reads the whole window again for every token."""
 
-    def __init__(self, model: GPT2, stride: int) -> None:
-        self.model, self.stride = model, stride
+    def __init__(self, model: GPT2, stride: int, heads: dict[str, Any]) -> None:
+        self.model, self.stride, self.heads = model, stride, heads
 
     def next_logits(self, text: list[int]) -> Array:
         """Return the logits (V,) of the token that comes after ``text``."""
         start = window_start(len(text), self.model.config.context, self.stride)
-        return self.model.forward(np.array(text[start:]))[-1]
+        return self.model.forward(np.array(text[start:]), **self.heads)[-1]
 
 
 class _Cached:
     """Reads what is new since last time; all of the window when its start has moved."""
 
-    def __init__(self, model: GPT2, stride: int) -> None:
-        self.model, self.stride = model, stride
+    def __init__(self, model: GPT2, stride: int, heads: dict[str, Any]) -> None:
+        self.model, self.stride, self.heads = model, stride, heads
         self.cache = model.new_cache()
         self.start = 0
 
@@ -419,7 +437,7 @@ class _Cached:
             self.start = start
             self.cache.clear()
         new = text[start + self.cache.length :]
-        return self.model.decode(np.array([new]), self.cache)[0]
+        return self.model.decode(np.array([new]), self.cache, **self.heads)[0]
 
 
 class _Callable(types.ModuleType):

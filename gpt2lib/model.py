@@ -449,7 +449,16 @@ class GPT2:
         """Return an empty key/value cache for ``batch`` sequences."""
         return Cache(self.config, batch, self.parameters.dtype)
 
-    def decode(self, ids: Any, cache: Cache, *, every: bool = False) -> Array:
+    def decode(
+        self,
+        ids: Any,
+        cache: Cache,
+        *,
+        every: bool = False,
+        head_mask: Any = None,
+        ablation: str = "zero",
+        head_means: Array | None = None,
+    ) -> Array:
         """Read new tokens, with those before them in the cache.
 
         Parameters
@@ -460,6 +469,9 @@ class GPT2:
             From :meth:`new_cache`; grows by T positions.
         every
             Whether to return logits for every new position, or only after the last.
+        head_mask, ablation, head_means
+            As in :meth:`forward`; ``"mean"`` needs the means, since there is no batch here to take
+            them over. The same for every token of a text: heads work on what the cache holds.
 
         Returns
         -------
@@ -469,8 +481,12 @@ class GPT2:
         Raises
         ------
         ValueError
-            When cache and new tokens together are longer than the context.
+            When cache and new tokens together are longer than the context, or for a mask that
+            does not fit.
         """
+        mask = HeadMask.checked(self.config, self.parameters.dtype, head_mask, ablation, head_means)
+        if mask is not None:
+            mask.refuse_own_means()
         ids = check_ids(ids, self.config.vocab_size)
         ids = ids.reshape(1, -1) if ids.ndim < 2 else ids
         if ids.shape[0] != cache.keys.shape[1]:
@@ -482,7 +498,7 @@ class GPT2:
             ids, self.parameters["wte"], self.parameters["wpe"], position=cache.length
         )
         for layer in range(self.config.layers):
-            x = self._decode_block(layer, x, cache)
+            x = self._decode_block(layer, x, cache, mask)
         cache.length += ids.shape[1]
         p = self.parameters
         x = x if every else np.ascontiguousarray(x[:, -1:])
@@ -490,7 +506,7 @@ class GPT2:
         logits = self.ops.head_forward(x, p["wte"])
         return logits if every else logits[:, 0]
 
-    def _decode_block(self, layer: int, x: Array, cache: Cache) -> Array:
+    def _decode_block(self, layer: int, x: Array, cache: Cache, mask: HeadMask | None) -> Array:
         """Run one block on new tokens (B, T, C), reading and extending the cache."""
         ops, p, h = self.ops, self.parameters, f"h.{layer}"
         y, _, _ = ops.layernorm_forward(x, p[f"{h}.ln_1.weight"], p[f"{h}.ln_1.bias"])
@@ -498,6 +514,8 @@ class GPT2:
         z = ops.attention_cached(
             qkv, cache.keys[layer], cache.values[layer], cache.length, self.config.heads
         )
+        if mask is not None:
+            z = mask.forward(ops, layer, z, np.empty_like(z))
         y = ops.linear_forward(z, p[f"{h}.attn.c_proj.weight"], p[f"{h}.attn.c_proj.bias"])
         x = ops.residual_forward(x, y, out=x)
         y, _, _ = ops.layernorm_forward(x, p[f"{h}.ln_2.weight"], p[f"{h}.ln_2.bias"])

@@ -195,6 +195,21 @@ def test_the_cache_gives_the_ids_of_recomputation(backend, stride, prompt):
     assert len(set(cached)) > 5
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ablation", ["zero", "mean"])
+def test_heads_that_are_off_stay_off(backend, ablation):
+    model = random_model(backend, CONFIG)
+    settings = {"head_mask": [[1, 0], [0, 1]], "ablation": ablation}
+    if ablation == "mean":
+        with pytest.raises(ValueError, match="needs head_means"):  # before the first token
+            generate(model, [1, 2], tokens=1, **settings)
+        settings["head_means"] = np.full((2, 2, CONFIG.head_size), 0.5)
+    settings.update(tokens=30, rng=3)
+    ids = list(generate(model, [1, 2], **settings))
+    assert ids == list(generate(model, [1, 2], cache=False, **settings))
+    assert ids != list(generate(model, [1, 2], tokens=30, rng=3))
+
+
 @pytest.mark.parametrize("cache", [True, False])
 @pytest.mark.parametrize("stride", [1, 4])
 def test_greedy_by_hand_past_the_end_of_the_context(cache, stride):

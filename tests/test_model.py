@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpt2lib.ablation import heads_off
 from gpt2lib.activations import Activations
 from gpt2lib.config import GPT2Config
 from gpt2lib.model import GPT2
@@ -417,9 +418,39 @@ def test_masks_that_do_not_fit():
         (np.full((L, NH), np.nan), {}, "finite"),
         (ones, {"ablation": "median"}, "zero, mean.*'median'"),
         (ones, {"ablation": "mean", "head_means": np.ones((L, NH))}, "head size"),
+        (ones, {"head_means": np.ones((L, NH, SMALL.head_size))}, 'with ablation="mean" only'),
     ):
         with pytest.raises(ValueError, match=message):
             model.forward(IDS, head_mask=mask, **more)
+        with pytest.raises(ValueError, match=message):
+            model.decode(IDS, model.new_cache(len(IDS)), head_mask=mask, **more)
+    with pytest.raises(ValueError, match="token by token there is no batch"):
+        model.decode(IDS, model.new_cache(len(IDS)), head_mask=ones, ablation="mean")
+
+
+@both_backends
+@pytest.mark.parametrize("ablation", ["zero", "mean"])
+def test_heads_stay_off_while_a_text_is_read_token_by_token(backend, ablation):
+    model = random_model(backend, dtype=np.float64)
+    mask, more = mask_of(1, 2), {"ablation": ablation}
+    if ablation == "mean":
+        more["head_means"] = np.random.default_rng(0).standard_normal((L, NH, SMALL.head_size))
+    whole = model.forward(IDS, head_mask=mask, **more)
+    cache = model.new_cache(len(IDS))
+    first = model.decode(IDS[:, :2], cache, every=True, head_mask=mask, **more)
+    np.testing.assert_allclose(first, whole[:, :2], rtol=1e-9)
+    for t in range(2, IDS.shape[1]):
+        logits = model.decode(IDS[:, t : t + 1], cache, head_mask=mask, **more)
+        np.testing.assert_allclose(logits, whole[:, t], rtol=1e-9)
+
+
+def test_a_list_of_heads_makes_a_mask():
+    mask = heads_off(SMALL, [(0, 1), (2, 0)])
+    np.testing.assert_array_equal(np.argwhere(mask == 0), [[0, 1], [2, 0]])
+    assert mask.sum() == L * NH - 2
+    for pair in ((L, 0), (0, NH), (-1, 0)):
+        with pytest.raises(ValueError, match=rf"no head {pair[0]}\.{pair[1]}: layers go from 0"):
+            heads_off(SMALL, [pair])
 
 
 # ------------------------------------------------------------------------- recording

@@ -7,6 +7,7 @@ gives the same text.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--seed", type=int, help="draw the same text again (default: another each time)"
     )
+    parser.add_argument(
+        "--heads-off",
+        metavar="L.H,...",
+        help="switch attention heads off, such as 1.0,2.3: layer and head, counted from 0",
+    )
     parser.add_argument("--ignore-end", action="store_true", help="go on after the end of the text")
     run_group = parser.add_argument_group("how to run")
     run_group.add_argument("--no-cache", action="store_true", help="read the text anew each time")
@@ -46,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the prompt and its continuation; return the exit status."""
+    from gpt2lib.ablation import heads_off
     from gpt2lib.generate import check_sampling, generate_text
     from gpt2lib.pretrained import load
 
@@ -53,9 +60,11 @@ def run(args: argparse.Namespace) -> int:
     check_sampling(temperature, args.top_k, args.top_p)  # before a large model is read
     if args.seed is not None and args.seed < 0:
         raise ValueError(f"--seed must not be negative, got {args.seed}.")
+    off = None if args.heads_off is None else _heads(args.heads_off)
     model, tokenizer = load(
         args.model, backend=args.backend, runtime=args.runtime, threads=args.threads
     )
+    mask = None if off is None else heads_off(model.config, off)
     length, context = len(tokenizer.encode(args.prompt)), model.config.context
     if length > context:
         print(
@@ -76,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         top_p=args.top_p,
         rng=args.seed,
         cache=not args.no_cache,
+        head_mask=mask,
     )
     start = time.perf_counter()
     try:
@@ -96,6 +106,20 @@ def _temperature(greedy: bool, temperature: float | None) -> float:
             "the two."
         )
     return 0.0 if greedy else 0.8 if temperature is None else temperature
+
+
+def _heads(text: str) -> list[tuple[int, int]]:
+    """Read "1.0,2.3" as pairs of layer and head."""
+    pairs = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d+)\.(\d+)\s*", part, re.ASCII)
+        if not found:
+            raise ValueError(
+                f"--heads-off: {part!r} is no head; write layer.head, counted from 0, with commas "
+                "between several: 1.0,2.3."
+            )
+        pairs.append((int(found[1]), int(found[2])))
+    return pairs
 
 
 def _stream(prompt: str, pieces: Iterator[str]) -> None:

@@ -75,6 +75,13 @@ def test_goes_on_after_the_end_past_the_context(capsys):
     assert len(endless) > 2 * len(ended)
 
 
+def test_heads_can_be_switched_off(capsys):
+    whole = text(capsys, "--prompt", "Once", "--greedy")
+    without = text(capsys, "--prompt", "Once", "--greedy", "--heads-off", "1.0, 1.1,1.2,1.3")
+    assert without.startswith("Once")
+    assert without != whole
+
+
 def test_the_marker_is_ordinary_text(capsys):
     assert text(capsys, "--prompt", "<|endoftext|> x", "--tokens", "0") == "<|endoftext|> x\n"
 
@@ -97,6 +104,8 @@ def test_verbose_tells_the_speed_on_stderr(capsys):
         (["--model", __file__], "test_generate.py"),
         (["--model", ""], "an empty name is no model"),
         (["--model", "nope"], "known by name (tiny, gpt2,"),
+        (["--heads-off", "1"], "'1' is no head; write layer.head"),
+        (["--heads-off", "0.1,9.0"], "no head 9.0: layers go from 0 to"),
         (["--backend", "cuda"], "backend"),
         (["--threads", "2"], "threads"),
     ],

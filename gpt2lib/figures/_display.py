@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.axis import Axis
 from matplotlib.cbook import is_math_text
 from matplotlib.collections import Collection, QuadMesh
 from matplotlib.patheffects import Normal
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # An artist with more pieces than this becomes a picture inside the SVG: smaller, and quick to draw.
 RASTERIZE_ABOVE = 4000
+# A picture with more colours than this (half-transparent edges count) is a photo, not the book's.
+_COLOURS_UP_TO = 8192
 
 # Light hex -> CSS variable. Black and white are what matplotlib falls back on.
 _BY_HEX = {light: name for name, (light, _) in VARIABLES.items()}
@@ -156,7 +159,11 @@ def _rasterize_big_artists(fig: Figure) -> None:
 
 def _formulas_as_paths(fig: Figure) -> None:
     """Draw formulas as shapes: their glyphs are placed one by one, in matplotlib's own font."""
-    fig.draw_without_rendering()  # tick labels have no text before this
+    engine = fig.get_layout_engine()
+    if engine is not None:
+        engine.execute(fig)  # how many ticks there are follows from the size of the axes
+    for axis in fig.findobj(Axis):
+        axis.get_ticklabels(which="both")  # tick labels have no text before they are asked for
     for text in fig.findobj(Text):
         if is_math_text(text.get_text()) and not text.get_path_effects():
             text.set_path_effects([Normal()])  # text with a path effect is drawn as a path
@@ -200,38 +207,51 @@ def _theme_images(body: str) -> str:
     def twin(match: re.Match[str]) -> str:
         # matplotlib names a picture by its content; two equal ones would share an id
         tag, data = re.sub(r'\bid="[^"]+" ?', "", match.group(0)), match.group(1)
-        dark = _dark_png(base64.b64decode(re.sub(r"\s", "", data)))
-        if dark is None:
+        pair = _light_and_dark(base64.b64decode(re.sub(r"\s", "", data)))
+        if pair is None:
             return tag.replace("<image ", '<image class="g2-photo" ', 1)
-        other = tag.replace(data, base64.b64encode(dark).decode())
-        light = tag.replace("<image ", '<image class="g2-light" ', 1)
-        return light + other.replace("<image ", '<image class="g2-dark" ', 1)
+        return "".join(
+            tag.replace(data, base64.b64encode(png).decode()).replace(
+                "<image ", f'<image class="g2-{name}" ', 1
+            )
+            for name, png in zip(("light", "dark"), pair, strict=True)
+        )
 
     return re.sub(r'<image [^>]*?base64,([^"]+)"[^>]*?/>', twin, body, flags=re.S)
 
 
-def _dark_png(data: bytes) -> bytes | None:
-    """Recolour a PNG for dark pages; None where its colours are not the book's."""
+def _light_and_dark(data: bytes) -> tuple[bytes, bytes] | None:
+    """Write a PNG anew for light and for dark pages; None where its colours are not the book's."""
     from PIL import Image
 
     rgba = np.array(Image.open(io.BytesIO(data)).convert("RGBA"))
-    flat = rgba.reshape(-1, 4)
-    colours, inverse = np.unique(flat[:, :3], axis=0, return_inverse=True)
-    distance = np.empty(len(colours))
-    nearest = np.empty(len(colours), dtype=np.int64)
-    for i, colour in enumerate(colours):  # a few hundred at most: the colormaps have 65 levels
-        squared = ((_LIGHT_RGB - colour) ** 2).sum(axis=1)
-        nearest[i] = squared.argmin()
-        distance[i] = squared[nearest[i]] ** 0.5
-        if i > 4096:
-            return None
-    visible = flat[:, 3] > 0
-    if not visible.any() or np.mean(distance[inverse.ravel()][visible] > 12) > 0.02:
+    pixels = rgba.view(np.uint32)[..., 0]  # (height, width): a number stands for a colour
+    found, counts = np.unique(pixels, return_counts=True)
+    light = found.view(np.uint8).reshape(-1, 4)  # (colours, 4): a few hundred at most
+    if len(found) > _COLOURS_UP_TO:
         return None
-    flat = flat.copy()
-    flat[:, :3] = _DARK_RGB[nearest[inverse.ravel()]]
+    squared = ((light[:, None, :3].astype(np.int64) - _LIGHT_RGB) ** 2).sum(axis=-1)
+    counts[light[:, 3] == 0] = 0  # what cannot be seen
+    strange = squared.min(axis=1) > 12**2
+    if not counts.any() or counts[strange].sum() > 0.02 * counts.sum():
+        return None
+    dark = light.copy()
+    dark[:, :3] = _DARK_RGB[squared.argmin(axis=1)]
+    index = np.searchsorted(found, pixels)
+    return _png(index, light), _png(index, dark)
+
+
+def _png(index: Any, colours: Any) -> bytes:
+    """Write a PNG of (height, width) places in a table of RGBA colours, a byte each if it can."""
+    from PIL import Image
+
+    if len(colours) <= 256:
+        image = Image.fromarray(index.astype(np.uint8))
+        image.putpalette(colours.tobytes(), "RGBA")
+    else:
+        image = Image.fromarray(colours[index])
     out = io.BytesIO()
-    Image.fromarray(flat.reshape(rgba.shape)).save(out, format="png", optimize=True)
+    image.save(out, format="png")
     return out.getvalue()
 
 

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from gpt2lib.figures._quick import fixed, tick_marks
 from gpt2lib.figures._style import PALETTE, SERIES
 
 Array = np.ndarray[Any, Any]
@@ -64,9 +65,7 @@ def paths(named: Mapping[str, Array]) -> Figure:
     named
         Label to (steps + 1, 2) points.
     """
-    fig, (ax, down) = plt.subplots(
-        1, 2, figsize=(8.6, 3.2), layout="constrained", width_ratios=[1.7, 1]
-    )
+    fig, (ax, down) = fixed((8.6, 3.2), left=0.66, bottom=0.5, top=0.08, gap=0.8, widths=(4.5, 2.5))
     x, y = np.meshgrid(np.linspace(-5, 2.6, 160), np.linspace(-1.7, 1.7, 120))
     height = ravine(np.stack([x, y], axis=-1))
     ax.contour(
@@ -80,6 +79,11 @@ def paths(named: Mapping[str, Array]) -> Figure:
     ax.set(xlabel="first parameter", ylabel="second parameter", xlim=(-5, 2.6), ylim=(-1.7, 1.7))
     ax.legend(loc="upper right")
     down.set(xlabel="step", ylabel="height above the valley", ylim=(1e-4, 60))
+    decades = 10.0 ** np.arange(-4, 2)
+    down.set_yticks(decades, [f"{decade:g}" for decade in decades])
+    down.minorticks_off()  # a tick is six artists: draw the small marks as one
+    marks = np.outer(decades, np.arange(2, 10))
+    tick_marks(down, "y", marks[marks < 60], length=2)
     return fig
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
+from gpt2lib.figures._quick import edge_labels, fixed, rectangles, tick_marks
 from gpt2lib.figures._style import DIVERGING, PALETTE, ROLES, SEQUENTIAL, text_on
 
 if TYPE_CHECKING:
@@ -126,14 +127,16 @@ def score_terms(q: Array, k: Array, *, query: str, key: str, place: str = "") ->
     """
     terms = q * k
     running, channels = np.cumsum(terms), np.arange(len(terms))
-    fig, (ax,) = _fixed((6.8, 3.2), left=0.65, bottom=0.55, top=0.35)
-    colours = [PALETTE["blue"] if term >= 0 else PALETTE["orange"] for term in terms]
-    ax.bar(channels, terms, color=colours, width=0.75, label="one channel's product")
+    fig, (ax,) = fixed((6.8, 3.4), left=0.65, bottom=0.55, top=0.55)
+    for sign, name, label in ((1, "blue", "one channel's product"), (-1, "orange", None)):
+        bars = np.where(sign * terms >= 0, terms, 0)
+        rectangles(ax, channels - 0.375, 0, 0.75, bars, color=PALETTE[name], label=label)
     ax.step(channels, running, where="mid", color=PALETTE["ink"], lw=1.5, label="sum so far")
     ax.plot(channels[-1], running[-1], "o", color=PALETTE["ink"])
     scaled = running[-1] / np.sqrt(len(terms))
-    title = f"“{query}” asks, “{key}” answers: q·k = {running[-1]:.2f}, over √hs {scaled:.2f}"
-    ax.set_title(f"{title}  {place}".rstrip(), parse_math=False, fontsize=9.5)
+    title = f"“{query}” asks, “{key}” answers  {place}".rstrip()
+    title += f"\nq·k = {running[-1]:.2f}, over √hs {scaled:.2f}"
+    ax.set_title(title, parse_math=False, fontsize=9.5)
     ax.axhline(0, color=PALETTE["muted"], lw=0.8)
     ax.set(xlabel="channel of the head", ylabel="product (no unit)")
     ax.legend(loc="best")
@@ -313,12 +316,14 @@ def head_map(p: Array, tokens: Sequence[str], *, title: str = "") -> Figure:
     T = len(tokens)
     _check_length(T)
     side = min(6.6, 1.4 + 0.12 * T)  # inches
-    fig, (ax, scale) = _fixed(
+    fig, (ax, scale) = fixed(
         (side + 2.6, side + 1.5), left=1.1, bottom=1.1, top=0.35, gap=0.35, widths=(side, 0.18)
     )
     draw_map(ax, p)
     if T <= LABELS_UP_TO:
-        _token_ticks(ax, tokens, tokens, size=min(9.0, 0.78 * 72 * side / T))
+        size = min(9.0, 0.78 * 72 * side / T)
+        edge_labels(ax, "x", tokens, size=size)
+        edge_labels(ax, "y", tokens, size=size)
     ax.set_title(title)
     ax.set(xlabel="read from (key)", ylabel="reader (query)")
     bar = fig.colorbar(ax.images[0], cax=scale, label="attention weight")
@@ -372,19 +377,20 @@ def switched(
     changed
         (position, first guess before, first guess after), where the first guess changed.
     """
-    fig, (left, right) = _fixed(
+    fig, (left, right) = fixed(
         (9.4, 4.0), left=0.5, bottom=1.05, top=0.35, gap=0.6, widths=(1.35, 6.85)
     )
     _switchboard(left, mask)
     positions = np.arange(len(tokens))
-    right.bar(positions, before, color=PALETTE["blue"], width=0.8, label="all heads on")
-    worse = np.maximum(after - before, 0)
-    right.bar(positions, worse, bottom=before, color=PALETTE["orange"], width=0.8, label="more")
+    x, worse = positions - 0.4, np.maximum(after - before, 0)
+    rectangles(right, x, 0, 0.8, before, color=PALETTE["blue"], label="all heads on")
+    rectangles(right, x, before, 0.8, worse, color=PALETTE["orange"], label="more")
     right.plot(positions, after, "_", color=PALETTE["ink"], ms=5, label="now")
     mean = f"loss {before.mean():.3f} → {after.mean():.3f} nats/token"
     right.set_title(f"{mean}; {len(changed)} of {len(tokens)} first guesses change")
     if len(tokens) <= LABELS_UP_TO:
-        right.set_xticks(positions, tokens, rotation=90, fontsize=6.5, parse_math=False)
+        tick_marks(right, "x", positions)
+        edge_labels(right, "x", tokens, size=6.5, pad=6.5)
     right.margins(x=0.01)
     right.set(ylabel="loss (nats)", xlabel="token to be predicted")
     right.legend(loc="upper right", ncols=3)
@@ -424,7 +430,7 @@ def cut(probabilities: Array, *, title: str) -> Figure:
     maps = np.full((rows * columns, T, T), np.nan)
     maps[:shown] = probabilities[:shown]
     names = [f"head {head}" if head < shown else "" for head in range(rows * columns)]
-    fig, (ax,) = _fixed((7.6, 7.8), left=0.1, bottom=0.1, top=0.35)
+    fig, (ax,) = fixed((7.6, 7.8), left=0.1, bottom=0.1, top=0.35)
     _mosaic(ax, maps.reshape(rows, columns, T, T), np.reshape(names, (rows, columns)).tolist())
     more = "" if shown == NH else f" (the first {shown} of them)"
     ax.set_title(title + more)
@@ -473,41 +479,15 @@ def growth(lengths: Array, curves: Mapping[str, Array], *, ylabel: str) -> Figur
     return fig
 
 
-def _fixed(
-    size: tuple[float, float],
-    *,
-    left: float,
-    bottom: float,
-    top: float,
-    gap: float = 0.0,
-    widths: tuple[float, ...] = (),
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure whose axes stand at fixed places, in inches from its edges.
-
-    What a reader turns is drawn again and again; to find a layout takes as long as to draw it.
-    """
-    fig = plt.figure(figsize=size, layout="none")
-    axes, x = [], left
-    for width in widths or (size[0] - left - 0.1,):
-        height = size[1] - bottom - top
-        axes.append(
-            fig.add_axes((x / size[0], bottom / size[1], width / size[0], height / size[1]))
-        )
-        x += width + gap
-    return fig, axes
-
-
 def _switchboard(ax: Axes, mask: Array) -> None:
     """Draw which heads are on: filled squares, and empty ones with a cross."""
     L, NH = mask.shape
-    for (layer, head), on in np.ndenumerate(np.asarray(mask)):
-        box = Rectangle(
-            (head - 0.4, layer - 0.4), 0.8, 0.8,
-            facecolor=PALETTE["blue"] if on else "none", edgecolor=PALETTE["muted"], lw=0.8,
-        )  # fmt: skip
-        ax.add_patch(box)
-        if not on:
-            ax.text(head, layer, "×", ha="center", va="center", color=PALETTE["orange"])
+    for on, colour in ((True, PALETTE["blue"]), (False, "none")):
+        layers, heads = np.nonzero((np.asarray(mask) > 0) == on)
+        look = {"facecolor": colour, "edgecolor": PALETTE["muted"], "linewidth": 0.8}
+        rectangles(ax, heads - 0.4, layers - 0.4, 0.8, 0.8, **look)
+    for layer, head in np.argwhere(np.asarray(mask) == 0):
+        ax.text(head, layer, "×", ha="center", va="center", color=PALETTE["orange"])
     ax.set(xlim=(-0.6, NH - 0.4), ylim=(L - 0.4, -0.6), aspect="equal", xlabel="head")
     ax.set_xticks(range(NH))
     ax.set_yticks(range(L))

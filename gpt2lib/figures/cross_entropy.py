@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from gpt2lib.figures._quick import fixed
 from gpt2lib.figures._style import PALETTE, text_on
 
 Array = np.ndarray[Any, Any]
@@ -61,20 +62,23 @@ def push(labels: Sequence[str], logits: Array, target: int) -> Figure:
     p = np.exp(logits - logits.max())
     p /= p.sum()
     gradient = p - (np.arange(len(p)) == target)
-    fig, axes = plt.subplots(1, 3, figsize=(8.4, 3.1), sharey=True, layout="constrained")
+    left = 0.16 + 0.075 * max(map(len, labels))  # inches
+    width = (8.4 - left - 0.5) / 3
+    fig, axes = fixed((8.4, 3.1), left=left, bottom=0.5, top=0.44, gap=0.2, widths=(width,) * 3)
     panels = (
         (logits, "logits z", "score"),
         (p, f"probabilities p\nloss {-np.log(p[target]):.2f} nats", "probability"),
         (gradient, "gradient p − y\nadds up to 0", "nats per unit of logit"),
     )
+    at = np.arange(len(labels))
     for ax, (values, title, unit) in zip(axes, panels, strict=True):
-        bars = ax.barh(np.arange(len(labels)), values, color=PALETTE["blue"])
-        bars[target].set(color=PALETTE["teal"], hatch="///", edgecolor=PALETTE["paper"])
+        bars = ax.barh(at, values, color=PALETTE["blue"])
+        bars[target].set(facecolor=PALETTE["teal"], hatch="///", edgecolor=PALETTE["paper"])
         ax.axvline(0, color=PALETTE["ink"], linewidth=0.8)
         ax.set(title=title, xlabel=unit)
         ax.margins(x=0.15)
-    axes[0].set_yticks(np.arange(len(labels)), labels)
-    axes[0].invert_yaxis()
+        ax.set_yticks(at, labels if ax is axes[0] else [])
+        ax.invert_yaxis()
     return fig
 
 

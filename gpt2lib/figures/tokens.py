@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from gpt2lib.figures._quick import fixed
 from gpt2lib.figures._style import PALETTE, SERIES
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +34,8 @@ def boxes(rows: Mapping[str, Sequence[str]], *, wrap: int = _COLUMNS) -> Figure:
     margin = max([len(label) for label in rows] + [0])
     lines = {label: _wrap(pieces, wrap) for label, pieces in rows.items()}
     count = sum(len(block) for block in lines.values())
-    fig, ax = plt.subplots(figsize=(7.6, 0.36 * count + 0.25 * len(lines)), layout="constrained")
+    size = (7.6, 0.36 * count + 0.25 * len(lines))
+    fig, (ax,) = fixed(size, left=0.05, right=0.05, bottom=0.05, top=0.05)
     y = 0.0
     for label, block in lines.items():
         ax.text(-1.0, y, label, ha="right", va="center", color=PALETTE["muted"])
@@ -113,7 +115,7 @@ def pair_counts(pairs: Sequence[str], counts: Sequence[int]) -> Figure:
     """
     fig, ax = plt.subplots(figsize=(6.4, 0.27 * len(pairs) + 0.7), layout="constrained")
     bars = ax.barh(range(len(pairs)), counts, color=PALETTE["blue"])
-    bars[0].set(color=PALETTE["orange"], hatch="//", edgecolor=PALETTE["paper"])
+    bars[0].set(facecolor=PALETTE["orange"], hatch="//", edgecolor=PALETTE["paper"])
     ax.set_yticks(range(len(pairs)), pairs, family="monospace", fontsize=9)
     ax.invert_yaxis()
     ax.set_xlabel("times that the two stand side by side")

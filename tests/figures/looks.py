@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 
 SMALLEST = 7.0  # points, at the width that a figure has on the page
@@ -19,6 +20,12 @@ def texts(fig: Figure) -> list[Text]:
 
 def words(fig: Figure) -> str:
     return "\n".join(t.get_text() for t in texts(fig))
+
+
+def bar_heights(patch: PathPatch) -> list[float]:
+    """How high the rectangles are that were drawn as one artist; negative below their foot."""
+    corners = patch.get_path().vertices.reshape(-1, 5, 2)
+    return (corners[:, 1, 1] - corners[:, 0, 1]).tolist()
 
 
 def faults(fig: Figure) -> list[str]:

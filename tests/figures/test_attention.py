@@ -11,6 +11,7 @@ from matplotlib import pyplot as plt
 
 from gpt2lib import figures
 from gpt2lib.figures import attention as drawings
+from tests.figures.looks import bar_heights, faults
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +60,17 @@ def test_a_negative_zero_is_a_zero():
 def test_score_terms_add_up():
     q, k = np.array([1.0, -2.0, 3.0, 0.0]), np.array([1.0, 1.0, 2.0, 9.0])
     fig = drawings.score_terms(q, k, query="a", key="b")
-    assert [bar.get_height() for bar in fig.axes[0].patches] == [1, -2, 6, 0]
+    up, down = map(bar_heights, fig.axes[0].patches)
+    assert up == [1, 0, 6, 0]
+    assert down == [0, -2, 0, 0]
     assert "q·k = 5.00, over √hs 2.50" in fig.axes[0].get_title("left")
+
+
+def test_the_title_of_long_tokens_is_not_cut_off():
+    place = "(layer 11, head 11)"
+    q = np.linspace(-1, 1, 32)
+    fig = drawings.score_terms(q, q, query="␣straightforward", key="<|endoftext|>", place=place)
+    assert faults(fig) == []
 
 
 def test_influence_writes_a_zero_only_where_nothing_changed():
@@ -96,12 +106,18 @@ def test_head_map_leaves_the_future_empty():
     fig = drawings.head_map(p, list("abcd$"), title="layer 0, head 0")
     shown = fig.axes[0].images[0].get_array()
     assert (shown.mask == np.triu(np.ones((5, 5), bool), 1)).all()
-    assert [label.get_text() for label in fig.axes[0].get_yticklabels()] == list("abcd$")
+    labels = [text for text in fig.axes[0].texts if text.get_text() in "abcd$"]
+    assert [text.get_text() for text in labels] == list("abcd$") * 2  # below, and to the left
+    fig.draw_without_rendering()
+    middles = [text.get_window_extent() for text in labels]
+    pixels = fig.axes[0].transData.transform([(i, i) for i in range(5)])
+    np.testing.assert_allclose([(b.x0 + b.x1) / 2 for b in middles[:5]], pixels[:, 0], atol=1)
+    np.testing.assert_allclose([(b.y0 + b.y1) / 2 for b in middles[5:]], pixels[:, 1], atol=3)
 
 
 def test_a_long_text_loses_its_labels_and_a_longer_one_is_refused():
     fig = drawings.head_map(maps(100, 100), ["t"] * 100)
-    assert not fig.axes[0].get_yticklabels()
+    assert "t" not in texts(fig)
     with pytest.raises(ValueError, match="1024 tokens"):
         drawings.head_map(np.eye(1024), ["t"] * 1024)
     with pytest.raises(ValueError, match="at most 256"):
@@ -124,6 +140,12 @@ def test_switched_says_what_was_lost():
     assert "x → y" in words
     assert [text.get_text() for text in fig.axes[0].texts] == ["×"]
     assert fig.axes[0].texts[0].get_position() == (1, 0)
+    on, off = fig.axes[0].patches
+    assert len(bar_heights(on)) == 3
+    assert len(bar_heights(off)) == 1
+    lost, more = map(bar_heights, fig.axes[1].patches)
+    np.testing.assert_allclose(lost, before)
+    np.testing.assert_allclose(more, after - before)
 
 
 def test_cut_shows_sixteen_and_says_so():

@@ -38,6 +38,8 @@ def test_push_draws_logits_probabilities_and_gradient():
     assert f"loss {-np.log(P[1]):.2f} nats" in words(fig)
     hatched = [bool(bar.get_hatch()) for bar in fig.axes[2].patches]
     assert hatched == [False, True, False, False, False]
+    bar = fig.axes[2].patches[1]
+    assert bar.get_hatchcolor() != bar.get_facecolor()  # the hatch can be seen
     assert all(ax.get_xlabel() for ax in fig.axes)
     assert faults(fig) == []
 

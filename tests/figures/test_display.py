@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import xml.etree.ElementTree as ET
 
@@ -9,8 +11,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from PIL import Image
 
 from gpt2lib import figures
+from gpt2lib.figures import _display
 
 ids_of = re.compile(r'\bid="([^"]+)"')
 references_of = re.compile(r'(?:href="#|url\(#)([^")]+)')
@@ -105,11 +109,6 @@ def test_an_attention_map_is_one_small_picture_and_its_dark_twin():
 
 
 def test_the_dark_twin_has_the_dark_colours():
-    import base64
-    import io
-
-    from PIL import Image
-
     svg = figures.to_svg(heat(), alt="x")
     tags = {re.search('class="([^"]+)"', t)[1]: t for t in re.findall("<image .*?/>", svg, re.S)}
     corner = {}
@@ -120,6 +119,51 @@ def test_the_dark_twin_has_the_dark_colours():
         corner[name] = {f"#{bytes(pixels[i, i, :3]).hex()}" for i in (0, 7)}
     ends = [figures.VARIABLES[f"--g2-s{level}"] for level in (0, 64)]
     assert corner == {"g2-light": {e[0] for e in ends}, "g2-dark": {e[1] for e in ends}}
+
+
+def decoded(tag):
+    data = base64.b64decode(re.search('base64,([^"]+)"', tag)[1])
+    return np.array(Image.open(io.BytesIO(data)).convert("RGBA"))
+
+
+def test_light_and_dark_are_what_was_drawn_level_by_level():
+    values = np.ma.masked_greater(np.random.default_rng(0).random((30, 20)), 0.9)
+    fig, ax = plt.subplots()
+    image = ax.imshow(values, vmin=0, vmax=1)
+    svg = figures.to_svg(fig, alt="x")
+    light, dark = (decoded(tag) for tag in re.findall("<image .*?/>", svg, re.S))
+    drawn = image.cmap(image.norm(values), bytes=True)
+    if (light[::-1] == drawn).all():  # stored from the bottom to the top
+        light, dark = light[::-1], dark[::-1]
+    np.testing.assert_array_equal(light, drawn)
+    np.testing.assert_array_equal(dark[..., 3] == 0, values.mask)
+    levels = np.minimum((values.filled(0) * 65).astype(int), 64)
+    names = [figures.VARIABLES[f"--g2-s{level}"][1] for level in range(65)]
+    want = np.array([list(bytes.fromhex(name[1:])) for name in names], np.uint8)[levels]
+    seen = ~values.mask
+    np.testing.assert_array_equal(dark[..., :3][seen], want[seen])
+
+
+@pytest.mark.parametrize("count", [64, 1000])
+def test_pictures_of_few_and_of_many_colours_keep_them(count):
+    rgb = [tuple(int(v[0][i : i + 2], 16) for i in (1, 3, 5)) for v in figures.VARIABLES.values()]
+    rng = np.random.default_rng(1)
+    rgba = np.empty((40, 50, 4), np.uint8)
+    rgba[..., :3] = np.array(rgb)[rng.integers(len(rgb), size=(40, 50))]
+    rgba[..., 3] = 255 if count == 64 else rng.integers(1, 256, (40, 50))  # half-transparent edges
+    if count == 64:
+        rgba[..., :3] = np.array(rgb[:64])[rng.integers(64, size=(40, 50))]
+    out = io.BytesIO()
+    Image.fromarray(rgba).save(out, format="png")
+    light, dark = (
+        np.array(Image.open(io.BytesIO(png)).convert("RGBA"))
+        for png in _display._light_and_dark(out.getvalue())
+    )
+    np.testing.assert_array_equal(light, rgba)
+    np.testing.assert_array_equal(dark[..., 3], rgba[..., 3])
+    turned = {v[0]: v[1] for v in figures.VARIABLES.values()}
+    for y, x in ((0, 0), (13, 7), (39, 49)):
+        assert f"#{bytes(dark[y, x, :3]).hex()}" == turned[f"#{bytes(rgba[y, x, :3]).hex()}"]
 
 
 def test_a_picture_in_other_colours_has_no_twin():
@@ -151,6 +195,16 @@ def test_text_is_text_and_formulas_are_shapes():
     assert "plain words</text>" in svg
     assert "DejaVu" not in svg
     assert "STIX" not in svg
+
+
+@pytest.mark.parametrize("layout", ["none", "constrained"])
+def test_formulas_on_an_axis_are_shapes_with_a_layout_and_without(layout):
+    fig, ax = plt.subplots(layout=layout)
+    ax.semilogy([1e-3, 1.0, 1e3])
+    body = figures.to_svg(fig, alt="x")
+    assert "<tspan" not in body  # what a formula written as text consists of
+    written = re.findall(r"<text[^>]*>([^<]*)</text>", body)
+    assert "1.00" in written  # the x-axis' plain labels
 
 
 @pytest.mark.parametrize("alt", ["", "  \n", None])

@@ -74,7 +74,8 @@ def rectangles(ax: Axes, x: Any, y: Any, width: Any, height: Any, **look: Any) -
     codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(corners)
     patch = PathPatch(Path(corners.reshape(-1, 2), codes), **look)
     patch.sticky_edges.y.extend(np.unique(y))
-    ax.add_patch(patch)
+    ax.add_artist(patch)  # add_patch would look for the limits of each edge, in Python
+    ax.update_datalim(corners.reshape(-1, 2))
     ax.autoscale_view()
     return patch
 

@@ -6,6 +6,7 @@ Each function computes what it needs once and hands a drawing function to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import traitlets
 
 from gpt2lib import ops
+from gpt2lib.check import one_blas_thread
 from gpt2lib.config import GPT2Config, divisors_of
 from gpt2lib.figures import attention as drawings
 from gpt2lib.ops.attention import split_heads
@@ -215,7 +217,7 @@ def switches(
     ids, labels = encode(model, tokenizer, text)
     before, guesses = _losses(model, ids)
 
-    @functools.lru_cache(maxsize=1)  # the figure and its alt text ask for the same
+    @functools.lru_cache(maxsize=256)  # the alt text asks for the same, and readers come back
     def run(heads: tuple[tuple[bool, ...], ...], instead: str) -> tuple[Array, Array, list[Any]]:
         mask = np.array(heads, dtype=model.parameters.dtype)
         after, now = _losses(model, ids, head_mask=mask, ablation=instead)
@@ -292,7 +294,9 @@ def head_counts(qkv: Array, labels: list[str], *, heads: int = 4) -> None:
 
 def _losses(model: GPT2, ids: Array, **mask: Any) -> tuple[Array, Array]:
     """Return the loss (T - 1,) of each next token, and the model's first guess for it."""
-    logits = model.forward(ids[:-1], **mask)  # (T - 1, V)
+    small = model.config.channels < 512  # BLAS's threads would only wait for each other
+    with one_blas_thread() if small else contextlib.nullcontext():
+        logits = model.forward(ids[:-1], **mask)  # (T - 1, V)
     _, losses, _ = ops.cross_entropy_forward(logits, ids[1:])
     return np.asarray(losses).reshape(-1), logits.argmax(axis=-1)
 

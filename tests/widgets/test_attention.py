@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -137,6 +139,31 @@ def test_head_counts_are_the_divisors_and_draw_one_head_each(shown):
     drawn = np.ma.filled(fig.axes[0].images[0].get_array(), np.nan)
     drawn = np.sort(drawn[np.isfinite(drawn)] ** 2)
     np.testing.assert_allclose(drawn, np.sort(p[:, :, np.tri(5, dtype=bool)].ravel()), rtol=1e-5)
+
+
+def picture_of(controls):
+    """What a control shows, without the names that make pictures differ on a page."""
+    (output,) = controls.output.outputs
+    return re.sub(r"g2-[0-9a-f]{8}(-\d+)?", "id", output["data"]["text/html"])
+
+
+@pytest.mark.parametrize(
+    ("show", "name", "value"),
+    [
+        (live.maps, "head", 1),
+        (live.terms, "layer", 1),
+        (live.switches, "heads", ((True, False), (True, True))),
+        (live.switches, "instead", "mean"),
+    ],
+)
+def test_a_control_that_is_turned_back_shows_its_first_picture(model, shown, show, name, value):
+    show(model, Letters(), TEXT, **({"off": ((0, 0),)} if show is live.switches else {}))
+    controls = only(shown)
+    first, before = picture_of(controls), controls.values[name]
+    controls.widgets[name].value = value
+    assert picture_of(controls) != first
+    controls.widgets[name].value = before
+    assert picture_of(controls) == first
 
 
 def test_running_the_cell_again_leaves_nothing_behind(model, shown):

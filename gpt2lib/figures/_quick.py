@@ -93,9 +93,15 @@ def tick_marks(ax: Axes, side: Literal["x", "y"], at: Any, *, length: float = 3.
 
 
 def edge_labels(
-    ax: Axes, side: Literal["x", "y"], labels: Sequence[str], *, size: float, pad: float = 3.5
+    ax: Axes,
+    side: Literal["x", "y"],
+    labels: Sequence[str],
+    *,
+    size: float,
+    pad: float = 3.5,
+    rotation: float = 0.0,
 ) -> None:
-    """Label the places 0, 1, … of an axis: upright under the x-axis, beside the y-axis.
+    """Label the places 0, 1, … of an axis, under the x-axis or to the left of the y-axis.
 
     Labels are taken as they are (a dollar sign is no formula); the axis' own label moves away.
 
@@ -109,13 +115,15 @@ def edge_labels(
         Of the font, in points.
     pad
         Points between the axis and its labels.
+    rotation
+        In degrees.
     """
     under = side == "x"
     axis = ax.xaxis if under else ax.yaxis
     axis.set_ticks([])
     find = ax.get_xaxis_text1_transform if under else ax.get_yaxis_text1_transform
     transform, va, ha = find(pad)
-    look: dict[str, Any] = {"va": va, "ha": ha, "fontsize": size, "rotation": 90 * under}
+    look: dict[str, Any] = {"va": va, "ha": ha, "fontsize": size, "rotation": rotation}
     texts = [
         ax.text(
             *((i, 0) if under else (0, i)), label, transform=transform, parse_math=False, **look

@@ -322,7 +322,7 @@ def head_map(p: Array, tokens: Sequence[str], *, title: str = "") -> Figure:
     draw_map(ax, p)
     if T <= LABELS_UP_TO:
         size = min(9.0, 0.78 * 72 * side / T)
-        edge_labels(ax, "x", tokens, size=size)
+        edge_labels(ax, "x", tokens, size=size, rotation=90)
         edge_labels(ax, "y", tokens, size=size)
     ax.set_title(title)
     ax.set(xlabel="read from (key)", ylabel="reader (query)")
@@ -390,7 +390,7 @@ def switched(
     right.set_title(f"{mean}; {len(changed)} of {len(tokens)} first guesses change")
     if len(tokens) <= LABELS_UP_TO:
         tick_marks(right, "x", positions)
-        edge_labels(right, "x", tokens, size=6.5, pad=6.5)
+        edge_labels(right, "x", tokens, size=6.5, pad=6.5, rotation=90)
     right.margins(x=0.01)
     right.set(ylabel="loss (nats)", xlabel="token to be predicted")
     right.legend(loc="upper right", ncols=3)
@@ -487,12 +487,21 @@ def _switchboard(ax: Axes, mask: Array) -> None:
         look = {"facecolor": colour, "edgecolor": PALETTE["muted"], "linewidth": 0.8}
         rectangles(ax, heads - 0.4, layers - 0.4, 0.8, 0.8, **look)
     for layer, head in np.argwhere(np.asarray(mask) == 0):
-        ax.text(head, layer, "×", ha="center", va="center", color=PALETTE["orange"])
-    ax.set(xlim=(-0.6, NH - 0.4), ylim=(L - 0.4, -0.6), aspect="equal", xlabel="head")
-    ax.set_xticks(range(NH))
-    ax.set_yticks(range(L))
-    ax.set(ylabel="layer", title="on")
+        size = min(10, 80 / max(L, NH))
+        ax.text(head, layer, "×", ha="center", va="center", color=PALETTE["orange"], size=size)
+    ax.set(xlim=(-0.6, NH - 0.4), ylim=(L - 0.4, -0.6), aspect="equal", title="on")
+    ax.set(xlabel="head", ylabel="layer")
+    tick_marks(ax, "x", range(NH))
+    tick_marks(ax, "y", range(L))
+    edge_labels(ax, "x", _numbers(NH), size=9, pad=6.5)
+    edge_labels(ax, "y", _numbers(L), size=9, pad=6.5)
     ax.grid(visible=False)
+
+
+def _numbers(count: int) -> list[str]:
+    """Return 0 … count - 1 as labels; where there are many, each second or third has room."""
+    step = -(-count // 9)
+    return [str(number) if number % step == 0 else "" for number in range(count)]
 
 
 def _slab(

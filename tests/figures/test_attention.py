@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import matplotlib as mpl
@@ -138,14 +139,24 @@ def test_switched_says_what_was_lost():
     words = texts(fig)
     assert "loss 1.500 → 2.000 nats/token; 1 of 2 first guesses change" in words
     assert "x → y" in words
-    assert [text.get_text() for text in fig.axes[0].texts] == ["×"]
-    assert fig.axes[0].texts[0].get_position() == (1, 0)
+    (cross,) = [text for text in fig.axes[0].texts if text.get_text() == "×"]
+    assert cross.get_position() == (1, 0)
     on, off = fig.axes[0].patches
     assert len(bar_heights(on)) == 3
     assert len(bar_heights(off)) == 1
     lost, more = map(bar_heights, fig.axes[1].patches)
     np.testing.assert_allclose(lost, before)
     np.testing.assert_allclose(more, after - before)
+
+
+@pytest.mark.parametrize("count", [4, 12, 48])
+def test_the_numbers_of_many_heads_do_not_lie_on_each_other(count):
+    fig = drawings.switched(["a"], np.ones(1), np.ones(1), np.ones((count, count)), [])
+    numbers = [text for text in fig.axes[0].texts if text.get_text().isdigit()]
+    assert [text.get_text() for text in numbers[:2]] == ["0", {4: "1", 12: "2", 48: "6"}[count]]
+    fig.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in numbers]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 def test_cut_shows_sixteen_and_says_so():

@@ -57,7 +57,7 @@ def test_labels_and_marks_stand_where_ticks_would(side):
     ticks = theirs.set_xticks if side == "x" else theirs.set_yticks
     ticks(range(3), labels, rotation=90 * (side == "x"), fontsize=8, parse_math=False)
     _quick.tick_marks(ours, side, range(3))
-    _quick.edge_labels(ours, side, labels, size=8, pad=6.5)
+    _quick.edge_labels(ours, side, labels, size=8, pad=6.5, rotation=90 * (side == "x"))
     for ax in (theirs, ours):
         ax.figure.draw_without_rendering()
     axis, other = (getattr(ax, f"{side}axis") for ax in (theirs, ours))

@@ -317,7 +317,7 @@ def head_map(p: Array, tokens: Sequence[str], *, title: str = "") -> Figure:
     _check_length(T)
     side = min(6.6, 1.4 + 0.12 * T)  # inches
     fig, (ax, scale) = fixed(
-        (side + 2.6, side + 1.5), left=1.1, bottom=1.1, top=0.35, gap=0.35, widths=(side, 0.18)
+        (side + 2.7, side + 1.6), left=1.2, bottom=1.2, top=0.35, gap=0.35, widths=(side, 0.18)
     )
     draw_map(ax, p)
     if T <= LABELS_UP_TO:

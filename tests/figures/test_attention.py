@@ -116,6 +116,11 @@ def test_head_map_leaves_the_future_empty():
     np.testing.assert_allclose([(b.y0 + b.y1) / 2 for b in middles[5:]], pixels[:, 1], atol=3)
 
 
+def test_the_longest_token_does_not_push_the_axes_names_out():
+    fig = drawings.head_map(maps(5, 5), ["<|endoftext|>", *"abcd"])
+    assert faults(fig) == []
+
+
 def test_a_long_text_loses_its_labels_and_a_longer_one_is_refused():
     fig = drawings.head_map(maps(100, 100), ["t"] * 100)
     assert "t" not in texts(fig)

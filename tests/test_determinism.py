@@ -155,7 +155,7 @@ def test_two_models_trained_at_once_get_the_bits_they_get_alone():
 # ------------------------------------------------------------------------- runtimes
 
 
-def in_a_process(name: str, runtime: str, numbers: list[int]) -> dict[str, Any]:
+def in_a_process(name: str, runtime: str, numbers: list[int], **environment: str) -> dict[str, Any]:
     """Make the steps under a runtime in a fresh process; return digests by number of threads."""
     command = [sys.executable, "-m", "tests.test_determinism", name, runtime, *map(str, numbers)]
     if runtime == "nosv":
@@ -167,6 +167,7 @@ def in_a_process(name: str, runtime: str, numbers: list[int]) -> dict[str, Any]:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env=os.environ | environment,
         start_new_session=True,
     )
     try:
@@ -190,6 +191,14 @@ def numbers_for(runtime: str) -> list[int]:
     if not state.ok:
         pytest.skip(f"{runtime}: {state.reason}; {state.how_to_get}")
     return sorted(THREADS, reverse=True)
+
+
+def test_code_just_compiled_gives_the_bits_of_code_from_the_disk(tmp_path):
+    """The first process of all compiles, the next does not, and may go on with its training."""
+    first, next_one = (
+        in_a_process("tiny", "sequential", [1], GPT2LIB_CACHE_DIR=str(tmp_path)) for _ in range(2)
+    )
+    assert first == next_one == {"1": on_one_thread("tiny")}
 
 
 @pytest.mark.parametrize("runtime", runtimes.NAMES)

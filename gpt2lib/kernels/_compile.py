@@ -76,7 +76,15 @@ CONTRACT = frozenset({"contract"})  # where the order of the operations is the a
 
 REALS = {"f": "float32", "d": "float64"}  # dtype.char to dtype.name, which takes NumPy 2 µs
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
-_PART: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# A part becomes part of every entry that calls it. Otherwise a process that compiles it would have
+# two copies, the part's own and the entry's, optimised apart, and call the former. The next
+# process, with the entry from the disk, has only the latter: other sums, other last bits.
+_PART: dict[str, Any] = {
+    **_OPTIONS,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "forceinline": True,
+}
 INLINED: Any = {**_PART, "fastmath": set(CONTRACT)}  # numba.extending.overload's jit_options
 _FIRST: Callable[[Any], Any] = ctypes.c_char.from_buffer
 _KERNELS: dict[str, Kernel] = {}

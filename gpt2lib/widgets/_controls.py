@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from matplotlib import pyplot as plt
@@ -140,13 +142,14 @@ class Controls:
                 plt.close(number)
 
     def _changed(self, change: Any) -> None:
-        try:
-            shown: Any = self._picture()
-        except Exception as error:
-            reason = html.escape(" ".join(str(error).split()) or type(error).__name__)
-            sentence = f"This setting cannot be drawn: {reason.rstrip('.')}."
-            shown = Picture(f'<p class="g2-error" role="alert">{sentence}</p>', sentence)
-        self._display(shown)
+        with _collect_later():
+            try:
+                shown: Any = self._picture()
+            except Exception as error:
+                reason = html.escape(" ".join(str(error).split()) or type(error).__name__)
+                sentence = f"This setting cannot be drawn: {reason.rstrip('.')}."
+                shown = Picture(f'<p class="g2-error" role="alert">{sentence}</p>', sentence)
+            self._display(shown)
 
     def _display(self, shown: Picture) -> None:
         # As the widget's state, in one message: the old figure stays until the new one is there.
@@ -164,6 +167,18 @@ class Controls:
 
     def __repr__(self) -> str:
         return self.static.alt
+
+
+@contextlib.contextmanager
+def _collect_later() -> Iterator[None]:
+    """Put off garbage collection: a full one takes longer than a drawing, and may come after it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _as_widget(name: str, value: Any) -> ipywidgets.ValueWidget:

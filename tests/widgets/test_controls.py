@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import ipywidgets
 import pytest
 from matplotlib import pyplot as plt
@@ -121,6 +123,24 @@ def test_an_error_is_a_sentence_and_the_next_change_goes_on(clean):
     live().widgets["k"].value = 2
     assert "<svg" in shown()[0]
     assert plt.get_fignums() == []
+
+
+def test_garbage_waits_until_the_picture_is_out_even_after_an_error(clean):
+    seen = []
+    monkeypatch.setattr(
+        plt, "subplots", lambda *a, **k: seen.append(gc.isenabled()) or plt.figure()
+    )
+    widgets.controls(lambda k: plt.subplots() if k < 13 else 1 / 0, alt="x", k=slider())
+    for value in (7, 13, 2):
+        live().widgets["k"].value = value
+        assert gc.isenabled()
+    assert seen == [True, False, False, False]  # the first drawing is no answer to anybody
+    gc.disable()
+    try:
+        live().widgets["k"].value = 3
+        assert not gc.isenabled()  # whoever has switched it off finds it off
+    finally:
+        gc.enable()
 
 
 def test_an_error_in_the_first_drawing_is_raised(clean):

@@ -127,10 +127,12 @@ def test_an_error_is_a_sentence_and_the_next_change_goes_on(clean):
 
 def test_garbage_waits_until_the_picture_is_out_even_after_an_error(clean):
     seen = []
-    monkeypatch.setattr(
-        plt, "subplots", lambda *a, **k: seen.append(gc.isenabled()) or plt.figure()
-    )
-    widgets.controls(lambda k: plt.subplots() if k < 13 else 1 / 0, alt="x", k=slider())
+
+    def watched(k):
+        seen.append(gc.isenabled())
+        return draw(k)  # 13 is an error
+
+    widgets.controls(watched, alt="x", k=slider())
     for value in (7, 13, 2):
         live().widgets["k"].value = value
         assert gc.isenabled()

@@ -65,7 +65,8 @@ def nucleus(contexts: Mapping[str, tuple[Sequence[str], Array]], top_p: float) -
     Parameters
     ----------
     contexts
-        Title of a panel to (labels, probabilities): the most probable tokens, in order.
+        Title of a panel to (labels, probabilities): the most probable tokens, in order. They may
+        be fewer than it takes.
     top_p
         The share to keep.
     """
@@ -80,7 +81,8 @@ def nucleus(contexts: Mapping[str, tuple[Sequence[str], Array]], top_p: float) -
         ax.axhline(top_p, color=PALETTE["muted"], linestyle="--", linewidth=1.2)
         ax.axvline(keep - 0.5, color=PALETTE["ink"], linewidth=1.2)
         ax.set_xticks(at, labels, rotation=90, fontsize=8.5)
-        ax.set_title(f"{title}\n{keep} of the tokens reach {top_p:g}", fontsize=9.5)
+        enough = f"{keep} of the tokens reach" if keep <= len(p) else f"more than {len(p)} reach"
+        ax.set_title(f"{title}\n{enough} {top_p:g}", fontsize=9.5)
         ax.set(ylim=(0, 1.04), xlim=(-0.7, len(p) - 0.3))
     axes[0][0].set_ylabel("probability")
     axes[0][0].legend(loc="center right")

@@ -49,6 +49,11 @@ def test_nucleus_cuts_after_the_token_that_crosses(p, top_p, kept):
     assert f"{kept} of the tokens" in ax.get_title(loc="left")
 
 
+def test_nucleus_says_where_the_shown_tokens_are_not_enough():
+    fig = sampling.nucleus({"a": (LABELS[:3], np.array([0.3, 0.2, 0.1]))}, 0.9)
+    assert fig.axes[0].get_title() == "a\nmore than 3 reach 0.9"
+
+
 def test_nucleus_of_two_contexts_can_be_read():
     labels = [f"␣word{i}" for i in range(16)]
     sure, unsure = np.geomspace(0.6, 1e-4, 16), np.full(16, 0.06)

@@ -51,7 +51,7 @@ def test_nucleus_cuts_after_the_token_that_crosses(p, top_p, kept):
 
 def test_nucleus_says_where_the_shown_tokens_are_not_enough():
     fig = sampling.nucleus({"a": (LABELS[:3], np.array([0.3, 0.2, 0.1]))}, 0.9)
-    assert fig.axes[0].get_title() == "a\nmore than 3 reach 0.9"
+    assert fig.axes[0].get_title(loc="left") == "a\nmore than 3 reach 0.9"
 
 
 def test_nucleus_of_two_contexts_can_be_read():

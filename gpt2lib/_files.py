@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +57,7 @@ def one_writer(folder: str | os.PathLike[str]) -> Iterator[None]:
 
     The hold is the system's lock on the folder itself (``flock``): it leaves no file behind, and
     ends with the process, however that ends. Where there is no such lock (Windows, some network
-    disks) nothing is held and nobody is refused.
+    disks) nothing is held and nobody is refused. A thread may hold a folder several times over.
 
     Parameters
     ----------
@@ -65,14 +67,53 @@ def one_writer(folder: str | os.PathLike[str]) -> Iterator[None]:
     Raises
     ------
     ValueError
-        While somebody else holds it: another process, or an unfinished loop of this one.
+        While somebody else holds it: another process, or another thread of this one.
     """
-    descriptor = _locked(folder)
+    hold = _hold(folder)
     try:
         yield
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        with _HOLDS_LOCK:
+            hold.count -= 1
+            if hold.count == 0:
+                del _HOLDS[hold.key]
+                if hold.descriptor is not None:
+                    os.close(hold.descriptor)
+
+
+@dataclasses.dataclass
+class _Hold:
+    """A folder that this process holds: which one, for which thread, how many times over."""
+
+    key: tuple[int, int]
+    thread: int
+    descriptor: int | None
+    count: int = 1
+
+
+_HOLDS: dict[tuple[int, int], _Hold] = {}
+_HOLDS_LOCK = threading.RLock()
+
+
+def _hold(folder: str | os.PathLike[str]) -> _Hold:
+    """Take hold of a folder, or once more if it is this thread's already."""
+    status = Path(folder).stat()
+    key, thread = (status.st_dev, status.st_ino), threading.get_ident()
+    with _HOLDS_LOCK:
+        hold = _HOLDS.get(key)
+        if hold is None:
+            hold = _HOLDS[key] = _Hold(key, thread, _locked(folder))
+        elif hold.thread == thread:
+            hold.count += 1
+        else:
+            raise _in_use(folder)
+        return hold
+
+
+def _in_use(folder: str | os.PathLike[str]) -> ValueError:
+    return ValueError(
+        f"{folder} is in use: a run is writing to it. Wait for its end, or choose another folder."
+    )
 
 
 def _locked(folder: str | os.PathLike[str]) -> int | None:
@@ -86,14 +127,64 @@ def _locked(folder: str | os.PathLike[str]) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ValueError(
-            f"{folder} is in use: a run is writing to it. Wait for its end, or choose another "
-            "folder."
-        ) from None
+        raise _in_use(folder) from None
     except OSError:  # a disk that knows no locks
         os.close(descriptor)
         return None
     return descriptor
+
+
+@contextlib.contextmanager
+def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a folder and those above it; take away again what stayed empty if the block raises.
+
+    Parameters
+    ----------
+    folder
+        It may be there already.
+
+    Yields
+    ------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        Where it cannot be made: because of a file of that name, or as the system says.
+    """
+    path = Path(folder)
+    try:
+        made = [p for p in (path, *path.parents) if not p.exists()]  # the innermost first
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(
+            f"{path} cannot be a folder: a file is in its place. Name another."
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"the folder {path} cannot be made: {reason}. Name another.") from None
+    try:
+        yield path
+    except BaseException:
+        with contextlib.suppress(OSError):  # it holds something: that stays
+            for empty in made:
+                empty.rmdir()
+        raise
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse what is no file: reading a pipe or a device might never end.
+
+    Raises
+    ------
+    ValueError
+        Naming it. What does not exist passes: who opens it will say so.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe or a device"
+        raise ValueError(f"{path} is {what}, not a file. Name a file.")
 
 
 def _umask() -> int:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 COMMANDS = ("train", "generate", "check", "info", "tokenize", "run", "trace", "bench", "compare")
 
@@ -30,38 +31,60 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 when all went well, 1 when a check failed, 2 for bad input, 130 after Ctrl-C.
+        0 when all went well, 1 when a check failed, 2 for bad input, 130 after Ctrl-C, 143 after
+        SIGTERM (130 where that was an orderly end, with what was done saved).
     """
-    _never_fail_to_print()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(arguments)
-    args = parser.parse_args(arguments)
-    if args.command is None:
-        parser.print_help()
-        return 2
+    command = ""
     try:
-        status = args.module.run(args) or 0
-        sys.stdout.flush()
-        return status
+        if argv is None:
+            signal.signal(signal.SIGTERM, _terminate)
+        command = next((word for word in arguments if word in available_commands()), "")
+        _never_fail_to_print()
+        return _run(arguments)
     except KeyboardInterrupt as interrupt:
-        if argv is None:  # the program ends here: a second Ctrl-C shall not cut that short
+        if argv is None:  # the program ends here: a second signal shall not cut that short
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return _say(args.command, str(interrupt) or "interrupted.", 130)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        status = 143 if isinstance(interrupt, _Terminated) else 130
+        return _say(command, str(interrupt) or "interrupted.", status)
     except BrokenPipeError:
         _silence_stdout()
         return 0
     except (ValueError, OSError) as error:
-        return _say(args.command, _one_line(error), 2)
+        return _say(command, _one_line(error), 2)
     except MemoryError:
-        return _say(args.command, "not enough memory: try a smaller --preset, --batch or --seq.", 2)
+        words = "not enough memory: try a smaller model, a smaller batch or shorter sequences."
+        return _say(command, words, 2)
     except RuntimeError as error:
         from gpt2lib.runtimes import RuntimeUnavailableError
 
         if not isinstance(error, RuntimeUnavailableError):
             raise
-        return _say(args.command, _one_line(error), 2)
+        return _say(command, _one_line(error), 2)
     except ImportError as error:
-        return _say(args.command, f"{_one_line(error)} (pip install -r requirements.txt)", 2)
+        return _say(command, f"{_one_line(error)} (pip install -r requirements.txt)", 2)
+
+
+def _run(arguments: list[str]) -> int:
+    """Do what the arguments say; return the exit status."""
+    parser = build_parser(arguments)
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.print_help()
+        return 2
+    status = args.module.run(args) or 0
+    if sys.stdout is not None:  # a shell's ">&-" leaves none
+        sys.stdout.flush()
+    return status
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: what Ctrl-C cleans up and saves, this does too."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated("terminated.")
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -104,7 +127,7 @@ def available_commands() -> list[str]:
 def _say(command: str, message: str, status: int) -> int:
     """Print one line on stderr and return the exit status."""
     with contextlib.suppress(OSError):
-        print(f"gpt2lib {command}: {message}", file=sys.stderr)
+        print(f"gpt2lib {command}".rstrip() + f": {message}", file=sys.stderr)
     return status
 
 

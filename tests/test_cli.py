@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import types
@@ -106,3 +107,10 @@ def test_an_ascii_terminal_and_a_closed_pipe_do_no_harm():
     process.stdout.close()  # what `| head -1` does
     assert process.stderr.read() == b""
     assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_a_shell_that_closed_the_output_does_no_harm():
+    command = f'"{sys.executable}" -m gpt2lib info >&-'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

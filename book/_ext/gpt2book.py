@@ -3,6 +3,7 @@
 * Formulas come from the reader's own copy of MathJax, taken out of a wheel at build time.
 * Outputs are never older than the library: a digest of the library, its data and the versions of
   what it stands on is part of the execution cache's path and of Sphinx's own configuration.
+* The kernels are compiled before a cell is executed, so that no page shows or times the compiler.
 * A page with a failed cell fails the build, with or without ``-W``.
 * Nothing on a page comes from another origin.
 * A Python name in a docstring finds its entry in the reference by whatever path it is written.
@@ -16,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,12 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
+_COMPILE = """
+from gpt2lib.kernels import compile_all, matmul
+compile_all("float32", "float64")
+for rung in matmul.RUNGS:
+    matmul.address(rung, "float32")
+"""
 # What a cell's output depends on, next to the cell itself.
 DEPENDS_ON = ("numpy", "scipy", "numba", "matplotlib", "tiktoken", "ipywidgets")
 IGNORED = {"__pycache__", ".nbi", ".nbc", ".pyc"}
@@ -157,6 +165,20 @@ def _whole_sentences(
         lines.insert(0, "")
 
 
+def _compile_kernels(app: Sphinx) -> None:
+    """Have all kernels compiled before a cell uses one.
+
+    Else the first build on a machine would show the line that says so in the middle of a page, and
+    a cell that times something might time the compiler.
+    """
+    if app.config["nb_execution_mode"] == "off":
+        return
+    logger.info("compiling the kernels, where that has not been done")
+    done = subprocess.run([sys.executable, "-c", _COMPILE], capture_output=True, text=True)
+    if done.returncode:  # the cells will say what is wrong, each in its place
+        logger.info(done.stderr)
+
+
 def _report(app: Sphinx, error: Exception | None) -> None:
     data = getattr(app.env, "nb_metadata", {})
     pages = {page: meta["exec_data"] for page, meta in data.items() if "exec_data" in meta}
@@ -181,6 +203,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the pieces."""
     app.add_config_value("gpt2book_digest", "", "env", str)
     app.connect("config-inited", _key_outputs, priority=900)
+    app.connect("builder-inited", _compile_kernels)
     app.connect("missing-reference", _find_python)
     app.connect("autodoc-process-docstring", _whole_sentences, priority=100)
     app.connect("html-page-context", _same_origin, priority=900)

@@ -45,8 +45,10 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--out needs the name of a folder.")
     if not 0 < args.threshold < 1000:
         raise ValueError(f"--threshold is a percentage above 0, such as 5, got {args.threshold:g}.")
-    if args.out and Path(args.out).is_file():
+    if args.out and Path(args.out).exists() and not Path(args.out).is_dir():
         raise ValueError(f"--out {args.out} is a file; name a folder.")
+    if "" in args.folders:
+        raise ValueError("an empty name is no folder: name the folders to compare.")
     for folder in map(Path, args.folders):
         if folder.is_dir() and not (folder / "results.json").exists():
             raise ValueError(f"{folder} holds no results.json: gpt2lib bench --out {folder}.")

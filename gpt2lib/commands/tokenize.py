@@ -12,9 +12,12 @@ processes, and appear only when all is done.
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+
+from gpt2lib._files import new_folder, one_writer
 
 HELP = "turn a corpus into token files (llm.c's format)"
 
@@ -54,20 +57,25 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 <= args.validation < 1:
         raise ValueError(f"--validation is a share, 0 to 1, got {args.validation}")
+    if not args.out:
+        raise ValueError("--out needs the name of a folder.")
     tokenizer = load_tokenizer(args.tokenizer)
     source = _documents(args.corpus, args.documents)
-    for name, documents in _sides(source, args.validation):
-        paths = tokenize_to_shards(
-            documents,
-            tokenizer,
-            args.out,
-            name=name,
-            shard_tokens=args.shard_tokens,
-            processes=args.processes,
-            overwrite=args.overwrite,
-        )
-        tokens = sum(len(read_shard(path)) for path in paths)
-        print(f"{name}: {tokens:,} tokens in {len(paths)} file(s), {paths[0]} …")
+    with new_folder(args.out) as folder, one_writer(folder):
+        for stale in folder.glob(".*.part"):  # of one that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        for name, documents in _sides(source, args.validation):
+            paths = tokenize_to_shards(
+                documents,
+                tokenizer,
+                folder,
+                name=name,
+                shard_tokens=args.shard_tokens,
+                processes=args.processes,
+                overwrite=args.overwrite,
+            )
+            tokens = sum(len(read_shard(path)) for path in paths)
+            print(f"{name}: {tokens:,} tokens in {len(paths)} file(s), {paths[0]} …")
     return 0
 
 
@@ -76,7 +84,7 @@ def _sides(source: Documents, validation: float) -> Iterator[tuple[str, Iterator
     if not validation:
         yield "train", source()
         return
-    every = max(2, round(1 / validation))
+    every = max(2, round(1 / max(validation, 1e-15)))
     if next(islice(source(), every, None), None) is None:
         raise ValueError(
             f"to keep every {every}th document for validation takes more than {every} documents; "
@@ -89,8 +97,10 @@ def _sides(source: Documents, validation: float) -> Iterator[tuple[str, Iterator
 def _documents(name: str, limit: int | None) -> Documents:
     """Return a function that begins reading a corpus's documents anew at each call."""
     from gpt2lib.data import CORPORA, load_corpus, read_documents
+    from gpt2lib.data.corpus import check_request
     from gpt2lib.data.text import text_files
 
+    check_request(name, limit)
     path = Path(name)
     if name in CORPORA:
         corpus = load_corpus(name, documents=limit)

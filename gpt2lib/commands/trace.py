@@ -27,6 +27,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpt2lib._files import new_folder
 from gpt2lib.config import PRESETS
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ def run(args: argparse.Namespace) -> int:
     if args.runtime == "nosv" and (library := _nosv_to_load()):
         return _start_again(args, library)
     model, optimizer, step = _prepare(args)
-    folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)  # before minutes of work, not after
+    with new_folder(args.out) as folder:  # before minutes of work, not after
+        return _trace(model, optimizer, step, folder, args)
+
+
+def _trace(model: Any, optimizer: Any, step: Any, folder: Path, args: argparse.Namespace) -> int:
+    """Record, write, and print a summary."""
     ovni = _ovni_folder(model.ops.runtime)
     if ovni is not None:
         args.pairs = 0  # two records at once: neither's cost could be told
@@ -216,6 +221,8 @@ def _start_again(args: argparse.Namespace, library: str) -> int:
     from gpt2lib.runtimes import launch, nosv
 
     folder = Path(args.out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} cannot be a folder: a file is in its place. Name another.")
     folder.mkdir(parents=True, exist_ok=True)
     ovni = nosv.has_ovni(library)
     if not ovni:

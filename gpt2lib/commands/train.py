@@ -10,12 +10,13 @@ For instance:
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
+
+from gpt2lib._files import new_folder, one_writer
 
 HELP = "train a model on a corpus"
 
@@ -92,21 +93,21 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             "--init begins a new run and --resume continues one: leave out one of them"
         )
-    new = not out.exists()
-    try:
+    if args.out == "":
+        raise ValueError(
+            "--out names no folder: give the run a folder of its own, such as runs/one."
+        )
+    if args.resume:
         return _run(args, out)
-    except BaseException:
-        if new and not (out / "log.jsonl").exists():  # it never began: leave nothing behind
-            with contextlib.suppress(OSError):
-                (out / "tokenizer.json").unlink(missing_ok=True)
-                out.rmdir()
-        raise
+    with new_folder(out), one_writer(out):
+        return _run(args, out)
 
 
 def _run(args: argparse.Namespace, out: Path) -> int:
-    """Do as ``run`` does, in a folder that may be new."""
+    """Do as ``run`` does, in a folder that is there."""
     import numpy as np
 
+    from gpt2lib.tokenizer import BPE
     from gpt2lib.train.loop import Trainer
 
     setup = _continued(args, out) if args.resume else _fresh(args, out)
@@ -118,6 +119,8 @@ def _run(args: argparse.Namespace, out: Path) -> int:
         resume=args.resume,
         corpus=setup["corpus"],
     )
+    if not args.resume and isinstance(setup["dataset"].tokenizer, BPE):
+        setup["dataset"].tokenizer.save(out / "tokenizer.json")
     for note in (*setup["notes"], *trainer.notes):
         print(f"note: {note}")
     _introduce(trainer)
@@ -143,8 +146,8 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     from gpt2lib.backend import load_backend
     from gpt2lib.config import GPT2Config
     from gpt2lib.data import Dataset
+    from gpt2lib.data.corpus import check_request
     from gpt2lib.model import GPT2
-    from gpt2lib.tokenizer import BPE
     from gpt2lib.train.config import TrainConfig
     from gpt2lib.train.loop import prepare_folder
 
@@ -156,7 +159,8 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     if start is not None and shape.channels >= _WIDTH:
         preset = "gpt2"  # the settings of a large model suit it, whichever it is
     given = {name: value for name in _SETTINGS if (value := getattr(args, name)) is not None}
-    name = args.corpus or "stories"
+    name = "stories" if args.corpus is None else args.corpus
+    check_request(name, args.documents)
     given["aligned"] = name == "stories" if args.aligned is None else args.aligned
     config = TrainConfig(**{**_defaults(preset, given), **given})
     shape.check_length(config.seq)
@@ -180,8 +184,6 @@ def _fresh(args: argparse.Namespace, out: Path) -> dict[str, Any]:
         model = GPT2(shape, parameters=_initial(shape, config.seed), **_backend(args))
     else:
         model = start.model
-    if isinstance(tokenizer, BPE):
-        tokenizer.save(out / "tokenizer.json")
     return {
         "model": model,
         "dataset": dataset,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -96,8 +97,7 @@ def load_corpus(
     """
     if not 0 < validation < 1:
         raise ValueError(f"validation={validation} must lie between 0 and 1: it is a share")
-    if documents is not None and documents < 1:
-        raise ValueError(f"documents={documents}: at least one is needed")
+    check_request(os.fspath(name_or_path), documents)
     name = str(name_or_path)
     if name_or_path == "stories":
         return _tell_stories(seed, _STORIES if documents is None else documents, validation)
@@ -109,6 +109,25 @@ def load_corpus(
     if not any(texts):
         raise ValueError(f"{name}: no text in it")
     return _split(name, texts, notes, validation, np.random.default_rng(seed))
+
+
+def check_request(name: str, documents: int | None) -> None:
+    """Refuse a corpus that nobody can give.
+
+    Raises
+    ------
+    ValueError
+        For an empty name, a path that is no text (a run writes down where its corpus is), and for
+        fewer documents than one or more than a machine can count.
+    """
+    if not name:
+        raise ValueError("an empty name is no corpus: give a name, or the path of a file or folder")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"the path {name!r} is not UTF-8: rename the file or folder") from None
+    if documents is not None and not 1 <= documents <= sys.maxsize:
+        raise ValueError(f"documents={documents}: from 1 to {sys.maxsize} can be used")
 
 
 def _tell_stories(seed: int, documents: int, validation: float) -> Corpus:

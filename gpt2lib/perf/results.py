@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, check_regular
 
 __all__ = ["NAME", "SCHEMA", "check", "load", "save", "summarise"]
 
@@ -49,6 +49,7 @@ def load(path: str | os.PathLike[str]) -> Record:
     path = Path(path)
     if path.is_dir():
         path = path / NAME
+    check_regular(path)
     remedy = "It is not whole, or was changed by hand: take a copy, or measure again."
     try:
         results = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)

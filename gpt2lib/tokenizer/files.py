@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, check_regular
 
 FORMAT = "gpt2lib-bpe"
 VERSION = 1
@@ -91,6 +91,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _parse(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the JSON object in the file."""
     try:
+        check_regular(path)
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "check the path") from error

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of a step."""
+"""Ctrl-C, or SIGTERM, that waits for the end of a step."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _PATIENCE = 1.0  # seconds: a Ctrl-C this long after the first one means now
 class Interrupts:
     """Notes Ctrl-C instead of raising, so that a step or a save is never cut in two.
 
+    SIGTERM, which a machine sends that is about to stop, means the same.
+
     A key that bounces, or a shell and a terminal that both send the signal, give two within a
     moment: they count as one. Whoever asks again after a second gets Python's own
     ``KeyboardInterrupt`` at once; the last checkpoint is whole all the same.
@@ -30,13 +32,12 @@ class Interrupts:
     def __init__(self) -> None:
         self.asked = False
         self._first = 0.0
-        self._old: Any = None
-        self._active = False
+        self._old: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._old = signal.signal(signal.SIGINT, self._handle)
-            self._active = True
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -45,8 +46,8 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, self._old)
+        for number, handler in self._old.items():
+            signal.signal(number, self._late if self.asked else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -55,3 +56,9 @@ class Interrupts:
             sys.stderr.write("\nstopping after this step (Ctrl-C again: at once)\n")
         elif now - self._first > _PATIENCE:
             raise KeyboardInterrupt("stopped at once; the last checkpoint is whole")
+
+    def _late(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal after the end: one that belongs to the first is dropped, as inside."""
+        if time.monotonic() - self._first > _PATIENCE:
+            signal.signal(number, self._old[signal.Signals(number)])
+            signal.raise_signal(number)

@@ -68,11 +68,14 @@ def read_log(path: str | os.PathLike[str]) -> list[Record]:
     for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is no line
         try:
             record = json.loads(line)
-            int(record["step"])
+            whole = type(record["step"]) is int and type(record["loss"]) in (int, float)
         except (ValueError, TypeError, KeyError):
+            whole = False
+        if not whole:
             raise ValueError(
-                f"{path}, line {number}: expected a JSON object with a step, found {line[:60]!r}."
-            ) from None
+                f"{path}, line {number}: expected a JSON object with a step and a loss, found "
+                f"{line[:60]!r}. Mend the line, or take it out."
+            )
         records.append(record)
     return records
 

@@ -390,9 +390,14 @@ def prepare_folder(out: Path, resume: bool, size: int) -> None:
         )
     try:
         has_run = (out / ckpt.NAME).exists()
+        if not has_run and (out / "log.jsonl").exists():
+            raise ValueError(
+                f"{out} holds the log of a run that ended before its first checkpoint: there is "
+                "nothing to go on from. Remove the folder, or choose another."
+            )
         if resume and not has_run:
             raise ValueError(f"{out} holds no {ckpt.NAME}: there is no run to resume.")
-        if not resume and (has_run or (out / "log.jsonl").exists()):
+        if not resume and has_run:
             raise ValueError(
                 f"{out} already holds a run: continue it with --resume (resume=True), or choose "
                 "another folder."

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, check_regular
 from gpt2lib.config import GPT2Config
 from gpt2lib.model import GPT2
 from gpt2lib.parameters import Array, Parameters
@@ -25,6 +25,7 @@ _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _PREFIX = "transformer."
 _MASKS = (".attn.bias", ".attn.masked_bias")
+_MOST = 10**12  # parameters: a thousand times GPT-2's largest model
 # Settings of GPT2Config (transformers) that change what is computed, with what GPT-2 has.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "model_type": ("gpt2",),
@@ -189,6 +190,7 @@ def _read_config(folder: Path, tensors: _Tensors, heads: int | None) -> GPT2Conf
     path = folder / "config.json"
     if not path.exists():
         return _config_from_shapes(tensors, heads)
+    check_regular(path)
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
         config = GPT2Config(
@@ -202,6 +204,11 @@ def _read_config(folder: Path, tensors: _Tensors, heads: int | None) -> GPT2Conf
         raise ValueError(f"{path} has no {error}, which a GPT-2's config.json has.") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not the config.json of a GPT-2: {error}") from None
+    if config.parameter_count > _MOST:
+        raise ValueError(
+            f"{path} describes a model of {config.parameter_count:.2g} parameters, which no file "
+            "of weights holds. Take a whole copy of it."
+        )
     for key, allowed in _FIXED.items():
         if settings.get(key, allowed[0]) not in allowed:
             raise ValueError(

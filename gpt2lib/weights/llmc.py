@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, check_regular
 from gpt2lib.config import GPT2Config
 from gpt2lib.model import GPT2
 from gpt2lib.parameters import Array, Parameters
@@ -96,6 +96,7 @@ def load_llmc(path: str | os.PathLike[str], *, dtype: Any = np.float32, **backen
         asks for; says what was expected and what was found.
     """
     path = Path(path)
+    check_regular(path)
     with path.open("rb") as file:
         header = _read_header(file, path, _MODEL)
         kind = _VERSIONS.get(int(header[1]))

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpt2lib._files import atomic_write
+from gpt2lib._files import atomic_write, check_regular
 
 Array = np.ndarray[Any, Any]
 
@@ -223,6 +223,7 @@ def _fail(path: Path, problem: str) -> NoReturn:
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int, int]:
     """Return the parsed header, where the tensors' bytes start, and how many there are."""
+    check_regular(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)

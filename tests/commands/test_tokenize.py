@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -63,3 +68,51 @@ def test_shards_that_are_there_stay(text, bpe, tmp_path, capsys):
 def test_no_corpus_is_one_line(tmp_path, capsys):
     assert tokenize("no-such-thing", "--out", tmp_path / "s") == 2
     assert capsys.readouterr().err.startswith("gpt2lib tokenize: no corpus 'no-such-thing'")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_leaves_neither_processes_nor_files(tmp_path, processes):
+    source = tmp_path / "large.txt"
+    source.write_text("Once upon a time there was a girl.\n\n" * 200_000, encoding="utf-8")
+    out = tmp_path / "shards"
+    command = [sys.executable, "-m", "gpt2lib", "tokenize", str(source), "--tokenizer", "tiny"]
+    process = subprocess.Popen(
+        [*command, "--processes", str(processes), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not list(out.glob(".train.*.part/*")):  # until it is in the middle of its work
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert error == "gpt2lib tokenize: terminated.\n"
+    assert not out.exists()
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return  # nobody of its group is left
+        time.sleep(0.1)
+    pytest.fail("a worker outlived the command")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stories", "--documents", "20", "--validation", "1e-320"], "takes more than"),
+        (["stories", "--documents", "9" * 30], "documents=9999"),
+        ([""], "an empty name is no corpus"),
+        (["stories", "--documents", "20", "--out", ""], "--out needs the name of a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, arguments, message):
+    out = [] if "--out" in arguments else ["--out", tmp_path / "out"]
+    assert tokenize(*arguments, *out) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

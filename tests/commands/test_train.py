@@ -77,14 +77,15 @@ def test_killed_and_resumed_equals_uninterrupted(whole, tmp_path, capsys):
     assert steps_and_losses(out) == steps_and_losses(whole)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(whole, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(whole, tmp_path, number):
     """Two signals within 100 ms, as a terminal and a shell may send them."""
     out = tmp_path / "a b"
     process = start(*SMALL, "--steps", 10000, "--out", out)
     wait_for_step(out, 2, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     step = open_checkpoint(out / "checkpoint.safetensors").state["step"]
@@ -152,11 +153,38 @@ def test_a_second_run_into_the_same_folder_is_refused(whole, capsys):
     assert "already holds a run" in one_line(capsys)
 
 
+def test_a_run_that_ended_before_its_first_checkpoint_says_what_to_do(whole, tmp_path, capsys):
+    out = tmp_path / "short"
+    out.mkdir()
+    (out / "log.jsonl").write_bytes((whole / "log.jsonl").read_bytes())
+    for more in ([], ["--resume"]):
+        assert train(*([] if more else SMALL), *more, "--out", out) == 2
+        error = one_line(capsys)
+        assert "ended before its first checkpoint" in error
+        assert "Remove the folder, or choose another" in error
+
+
+def test_a_command_that_comes_second_spoils_nothing(whole, tmp_path, capsys):
+    """It was let in before the first one had written anything, and is refused later."""
+    out = tmp_path / "both"
+    late = start(*SMALL, "--steps", 2, "--documents", 2000, "--out", out)
+    while not out.exists():
+        assert late.poll() is None
+        time.sleep(0.01)
+    early = start(*SMALL, "--steps", 2, "--out", out)
+    outcomes = [(p.communicate(timeout=100), p.returncode) for p in (late, early)]
+    codes = sorted(code for _, code in outcomes)
+    assert codes == [0, 2], outcomes
+    ((_, error),) = [words for words, code in outcomes if code == 2]
+    assert "is in use" in error or "already holds a run" in error
+    assert train("--resume", "--out", out, "--quiet") == 0  # its tokenizer is its own
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--resume", "--out", "{tmp}/nothing"], "there is no run to resume"),
-        (["--out", "/proc/x"], "cannot be kept in /proc/x"),
+        (["--out", "/proc/x"], "the folder /proc/x cannot be made"),
         (["--out", "{tmp}/" + "x" * 300], "File name too long"),
         (["--out", "{tmp}/r", "--seq", "129"], "129 tokens does not fit this model's context"),
         (["--out", "{tmp}/r", "--steps", "0"], "steps must be a whole number of at least 1"),
@@ -164,6 +192,10 @@ def test_a_second_run_into_the_same_folder_is_refused(whole, capsys):
         (["--out", "{tmp}/r", "--corpus", "no-such-corpus"], "no corpus 'no-such-corpus'"),
         (["--out", "{tmp}/r", "--tokenizer", "nope"], "no tokenizer 'nope'"),
         (["--out", "{tmp}/r", "--documents", "1"], "at least two documents"),
+        (["--out", "{tmp}/r", "--documents", "9" * 30], "documents=9999"),
+        (["--out", "{tmp}/r", "--corpus", ""], "an empty name is no corpus"),
+        (["--out", "{tmp}/r", "--corpus", "\udcff.txt"], "is not UTF-8: rename the file"),
+        (["--out", ""], "--out names no folder"),
         (["--out", "{tmp}/r", "--documents", "20", "--batch", "500"], "500 rows needs 500"),
         (
             ["--out", "{tmp}/r", "--threads", "2"],

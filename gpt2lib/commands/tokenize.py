@@ -62,8 +62,9 @@ def run(args: argparse.Namespace) -> int:
     tokenizer = load_tokenizer(args.tokenizer)
     source = _documents(args.corpus, args.documents)
     with new_folder(args.out) as folder, one_writer(folder):
-        for stale in folder.glob(".*.part"):  # of one that was killed
-            shutil.rmtree(stale, ignore_errors=True)
+        for side in ("train", "val"):
+            for stale in folder.glob(f".{side}.*.part"):  # of one that was killed
+                shutil.rmtree(stale, ignore_errors=True)
         for name, documents in _sides(source, args.validation):
             paths = tokenize_to_shards(
                 documents,

@@ -65,6 +65,15 @@ def test_shards_that_are_there_stay(text, bpe, tmp_path, capsys):
     assert tokenize(*arguments, "--overwrite") == 0
 
 
+def test_what_a_kill_left_behind_is_swept_and_nothing_else(text, bpe, tmp_path):
+    out = tmp_path / "shards"
+    for name in (".train.abc.part", ".val.def.part", ".mine.part", "train.part"):
+        (out / name).mkdir(parents=True)
+        (out / name / "half.bin").write_bytes(b"x")
+    assert tokenize(text, "--tokenizer", tmp_path / "bpe.json", "--out", out) == 0
+    assert sorted(p.name for p in out.iterdir()) == [".mine.part", "train.part", "train_000000.bin"]
+
+
 def test_no_corpus_is_one_line(tmp_path, capsys):
     assert tokenize("no-such-thing", "--out", tmp_path / "s") == 2
     assert capsys.readouterr().err.startswith("gpt2lib tokenize: no corpus 'no-such-thing'")

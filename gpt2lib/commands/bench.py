@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpt2lib._files import one_writer
+from gpt2lib._files import new_folder, one_writer
 from gpt2lib.config import PRESETS, GPT2Config
 
 if TYPE_CHECKING:
@@ -66,15 +66,16 @@ def run(args: argparse.Namespace) -> int:
     if not settings.combinations([row["runtime"] for row in missing]):
         reasons = "; ".join(f"{row['runtime']}: {row['reason']}" for row in missing)
         raise ValueError(f"none of these runtimes is there: {reasons}.")
-    new = not os.path.lexists(args.out)
-    folder = _folder(args.out)
-    with one_writer(folder):
-        return _run(args, settings, missing, folder, new)
+    if not args.out:
+        raise ValueError("--out needs the name of a folder.")
+    if args.dry_run:  # which writes nothing
+        return _run(args, settings, missing, Path(args.out))
+    with new_folder(args.out) as folder, one_writer(folder):
+        _check_writable(folder)
+        return _run(args, settings, missing, folder)
 
 
-def _run(
-    args: argparse.Namespace, settings: Settings, missing: list[Any], folder: Path, new: bool
-) -> int:
+def _run(args: argparse.Namespace, settings: Settings, missing: list[Any], folder: Path) -> int:
     """Do as ``run`` does, in a folder that nobody else writes to."""
     from gpt2lib.perf import bench
 
@@ -91,8 +92,6 @@ def _run(
     _warn_if_busy()
     if args.dry_run:
         _estimate(work)
-        if new:
-            folder.rmdir()
         return 0
     with _interrupts(work):
         estimate = _estimate(work)
@@ -173,21 +172,14 @@ def _threads(text: str) -> list[int]:
     return numbers
 
 
-def _folder(name: str) -> Path:
-    """Make the folder, and see whether it can be written to: before minutes of work, not after."""
-    if not name:
-        raise ValueError("--out needs the name of a folder.")
-    folder = Path(name)
+def _check_writable(folder: Path) -> None:
+    """See whether the folder can be written to: before minutes of work, not after."""
     try:
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"--out {folder} is a file; name a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         words = error.strerror or str(error)
         raise ValueError(f"--out {folder} cannot be written to: {words}.") from None
-    return folder
 
 
 # ------------------------------------------------------------------------- before it starts

@@ -220,10 +220,6 @@ def _start_again(args: argparse.Namespace, library: str) -> int:
     """Run this very command with nOS-V in its process, and with an ovni trace if it can."""
     from gpt2lib.runtimes import launch, nosv
 
-    folder = Path(args.out)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} cannot be a folder: a file is in its place. Name another.")
-    folder.mkdir(parents=True, exist_ok=True)
     ovni = nosv.has_ovni(library)
     if not ovni:
         print(
@@ -236,13 +232,14 @@ def _start_again(args: argparse.Namespace, library: str) -> int:
         for name, value in vars(args).items()
         if name in _OPTIONS and value is not None
     ]
-    return launch.launch(
-        [sys.executable, "-m", "gpt2lib", "trace", *options],
-        runtime="nosv",
-        ovni=ovni,
-        library=library,
-        trace_folder=folder.resolve() / "ovni" if ovni else None,
-    )
+    with new_folder(args.out) as folder:
+        return launch.launch(
+            [sys.executable, "-m", "gpt2lib", "trace", *options],
+            runtime="nosv",
+            ovni=ovni,
+            library=library,
+            trace_folder=folder.resolve() / "ovni" if ovni else None,
+        )
 
 
 _OPTIONS = frozenset(

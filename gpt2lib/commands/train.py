@@ -93,10 +93,6 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             "--init begins a new run and --resume continues one: leave out one of them"
         )
-    if args.out == "":
-        raise ValueError(
-            "--out names no folder: give the run a folder of its own, such as runs/one."
-        )
     if args.resume:
         return _run(args, out)
     with new_folder(out), one_writer(out):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -450,3 +451,35 @@ def test_the_readme_says_what_was_recorded():
             assert f"| {speed} | {share} |" in readme
             assert name == "gpt2lib" or f"| {row['times_baseline']['median']:.2f} × |" in readme
     assert f"{found['long']['contenders']['gpt2lib']['seconds']['median']:.1f} s a step" in readme
+
+
+def test_the_readme_tells_the_machines_two_states_as_they_were_recorded():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    phases = report.load(ROOT / "benchmarks/results/zen4-2cpu.json")["phases"]
+    two_threads = [
+        statistics.median(turn["seconds"])
+        for phase, names in (("training", ["gpt2lib"]), ("runtimes", ["openmp", "tbb", "nosv"]))
+        for name in names
+        for turn in phases[phase]["contenders"][name]["rounds"]
+    ]
+    turns = phases["generation"]["contenders"]["gpt2lib"]["rounds"]
+    token = [1000 * statistics.median(turn["seconds"]) for turn in turns]
+    rates = [
+        c["read"]["bytes"] / min(c["read"]["seconds"]) for c in phases["generation"]["ceilings"]
+    ]
+    for values, form in ((two_threads, "{:.2f} s"), (token, "{:.1f}")):
+        middle = (min(values) + max(values)) / 2
+        for state in ([v for v in values if v < middle], [v for v in values if v >= middle]):
+            assert form.format(statistics.median(state)) in readme
+    assert f"read at {max(rates) / 1e9:.0f} GB/s or at {min(rates) / 1e9:.0f}," in readme
+
+
+def test_the_readme_tells_the_run_before_as_it_was_recorded():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = report.load(ROOT / "benchmarks/results/zen4-2cpu-earlier.json")["summary"]
+    rows = found["training"]["contenders"]
+    step = f"{1000 * rows['gpt2lib']['seconds']['median']:,.0f}".replace(",", " ")
+    share = f"{rows['gpt2lib']['share_of_sgemm']['median']:.0%}".replace("%", " %")
+    torch, llmc = (rows[name]["times_baseline"]["median"] for name in ("pytorch", "llmc"))
+    words = f"{step} ms, {share} of sgemm; PyTorch {torch:.2f} ×, llm.c {llmc:.2f} ×."
+    assert words in readme

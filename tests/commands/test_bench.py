@@ -222,7 +222,9 @@ def test_a_place_that_cannot_be_written_is_one_line(place, stand_in, tmp_path, c
     assert main(["bench", *QUICK, "--out", out]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("gpt2lib bench: --out")
+    assert captured.err.startswith("gpt2lib bench: ")
+    assert out in captured.err
+    assert "ame" in captured.err  # "Name another.", "needs the name of a folder"
     assert captured.err.count("\n") == 1
     assert (tmp_path / "a file").read_text(encoding="utf-8") == "mine"
 
